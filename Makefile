@@ -1,0 +1,41 @@
+# Every target makes its own virtual environment in .venv and installs what it needs; the second time is quick.
+PYTHON ?= python3.11
+BIN := .venv/bin
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+PYTEST := $(BIN)/python -m pytest -n 2
+
+.DELETE_ON_ERROR:
+.PHONY: demo test test-all lint bench clean
+
+demo: .venv/installed
+	$(BIN)/knnpress demo
+
+test: .venv/installed-test
+	$(PYTEST)
+
+test-all: .venv/installed-test
+	$(PYTEST) -m ""
+
+lint: .venv/installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/installed-bench
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv build
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+
+.venv/installed: .venv/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet "scikit-build-core>=1.0,<2" "nanobind>=3.1,<4" "cmake>=3.20" ninja
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
+	touch $@
+
+.venv/installed-%: .venv/installed
+	$(BIN)/python -m pip install --quiet --group $*
+	touch $@

@@ -1,0 +1,74 @@
+// The native core's interface: plain arrays in, plain arrays out, no checks, no allocation, no threads.
+//
+// jbld.cpp and sinkhorn.cpp are compiled once per instruction set; each fills one `Kernels` table, and module.cpp
+// picks a table at run time. Kernel files use no library code with external linkage, so that the linker can never
+// hand an AVX function to a machine without AVX.
+#pragma once
+#include <cstdint>
+
+namespace knnpress {
+
+// One ground cost, in every layout the Sinkhorn kernel reads. All tables are 64-byte aligned.
+struct SinkhornTables {
+  int n_bins;
+  int padded_bins;          // n_bins rounded up to the kernel's tile and vector width
+  bool scaling_is_safe;     // exp(-cost) and every scaling stay far from overflow: use the shared kernel
+  double reg;
+  const double* kernel;     // exp(-C), rows tiled for the x half-step
+  const double* kernel_t;   // exp(-C)', rows tiled for the z half-step
+  const double* plan_cost;  // exp(-C) * M, row-major (n_bins, padded_bins)
+  const double* cost;       // C = M / reg, row-major (n_bins, padded_bins)
+  const double* cost_t;     // C', row-major (n_bins, padded_bins)
+};
+
+struct SinkhornJob {
+  const double* x;          // (n, n_bins) histograms
+  const double* z;          // (m, n_bins)
+  int64_t n, m;
+  double tol;               // on the L1 error of the x marginal
+  int max_iter;
+  bool transport;           // value = <T, M> instead of the dual value
+  double* potential_x;      // (n, m, n_bins) start and result, or null: start at zero and keep nothing
+  double* relaxation;       // (n, m) over-relaxation to start with and learnt, or null, with potential_x
+  double* value;            // (n, m)
+  int32_t* iterations;      // (n, m)
+  double* error;            // (n, m) last L1 marginal error
+};
+
+struct Kernels {
+  int lanes;                // doubles in a vector
+  int tile_rows;            // row tile of the Sinkhorn kernel tables
+
+  // log-determinants of `groups` packed groups of matrices; margin = min over pivots of pivot / diagonal entry
+  void (*logdet)(const double* x, int64_t groups, int d, double* work, double* logdet, double* margin);
+  // out[i, j] = JBLD(x_i, z_j)
+  void (*jbld_pairwise)(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z,
+                        int64_t m, int d, double* work, double* out);
+  // out[j] = sum_i weight[i, j] (x_i + z_j)^-1, packed; pairs with |weight| <= tolerance are skipped
+  void (*jbld_pullback)(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight,
+                        double tolerance, double* work, double* out);
+  int64_t (*jbld_work)(int d);           // doubles of scratch the three above need
+
+  void (*sinkhorn)(const SinkhornTables&, const SinkhornJob&, double* work);
+  // value[i] = OT(x_i, x_i), potential (n, n_bins) by the symmetric iteration
+  void (*sinkhorn_self)(const SinkhornTables&, const double* x, int64_t n, double tol, int max_iter, double* work,
+                        double* value, double* potential, int32_t* iterations, double* error);
+  // out[j] = sum_i weight[i, j] potential_z[i, j], recovered from potential_x by one half-step
+  void (*sinkhorn_pullback)(const SinkhornTables&, const double* x, int64_t n, int64_t m, const double* potential_x,
+                            const double* weight, double tolerance, double* work, double* out);
+  int64_t (*sinkhorn_work)(const SinkhornTables&);  // doubles of scratch the three above need
+};
+
+// Packed symmetric matrices: panels of two columns, each panel holding its rows from the diagonal down.
+constexpr int kPanel = 2;
+inline int64_t packed_size(int d) {
+  int64_t size = 0;
+  for (int j = 0; j < d; j += kPanel) size += int64_t(d - j) * kPanel;
+  return size;
+}
+
+namespace baseline { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); }
+namespace avx2 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); }
+namespace avx512 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); }
+
+}  // namespace knnpress

@@ -1,0 +1,86 @@
+// Vectors of doubles, one matrix or histogram per lane, in plain GCC/Clang vector extensions (x86 and ARM alike).
+#pragma once
+#include <cstdint>
+
+#include "kernels.hpp"
+
+#if defined(__AVX512F__)
+#define KNNPRESS_LANES 8
+#elif defined(__AVX__)
+#define KNNPRESS_LANES 4
+#else
+#define KNNPRESS_LANES 2
+#endif
+#ifndef KNNPRESS_TARGET
+#define KNNPRESS_TARGET baseline
+#endif
+#define INLINE static inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
+
+namespace knnpress::KNNPRESS_TARGET {
+
+constexpr int W = KNNPRESS_LANES;
+typedef double V __attribute__((vector_size(W * 8)));
+typedef double Loose __attribute__((vector_size(W * 8), aligned(8), may_alias));  // for unaligned loads and stores
+typedef uint64_t U __attribute__((vector_size(W * 8)));
+
+// Accumulators of a register tile: 12 of 16 registers, or 24 of 32.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kAccumulators = 24;
+#else
+constexpr int kAccumulators = 12;
+#endif
+
+template <int N>
+struct Int {
+  static constexpr int value = N;
+};
+
+INLINE V splat(double x) { return x - V{}; }
+INLINE V load(const double* p) { return *reinterpret_cast<const Loose*>(p); }
+INLINE void store(double* p, V x) { *reinterpret_cast<Loose*>(p) = x; }
+INLINE V max(V a, V b) { return a > b ? a : b; }
+INLINE V min(V a, V b) { return a < b ? a : b; }
+INLINE V abs(V x) { return (V)((U)x & 0x7fffffffffffffffULL); }
+INLINE double sum(V x) {
+  double s = 0;
+  for (int l = 0; l < W; l++) s += x[l];
+  return s;
+}
+
+constexpr uint64_t kMantissa = 0x000fffffffffffffULL, kOne = 0x3ff0000000000000ULL;
+constexpr double kLn2 = 0.69314718055994530942;
+// Adding 1.5 * 2^52 to a small integer puts it into the low bits of a double, and back.
+constexpr double kShifter = 6755399441055744.0;
+constexpr uint64_t kShifterBits = 0x4338000000000000ULL;
+constexpr double kSmallestNormal = 2.2250738585072014e-308;
+
+INLINE U exponent(V x) { return (U)x >> 52; }  // biased; x positive and normal
+INLINE V mantissa(V x) { return (V)(((U)x & kMantissa) | kOne); }
+INLINE V to_double(U small) { return (V)(small + kShifterBits) - kShifter; }
+
+// log(mantissa * 2^(biased_exponents - bias)) for mantissa in [1, 2): atanh series on [sqrt(1/2), sqrt(2)].
+INLINE V log_scaled(V mantissa, U biased_exponents, double bias) {
+  U high = (U)(mantissa > 1.4142135623730951);  // true is -1
+  V m = mantissa > 1.4142135623730951 ? 0.5 * mantissa : mantissa;
+  V s = (m - 1.0) / (m + 1.0), t = s * s, p = splat(2.0 / 21);
+  for (int k = 19; k > 0; k -= 2) p = p * t + 2.0 / k;
+  return p * s + (to_double(biased_exponents - high) - bias) * kLn2;
+}
+INLINE V log(V x) { return log_scaled(mantissa(x), exponent(x), 1023.0); }
+
+// exp(x) for x in [-700, 700]; below, zero (a Taylor series on [-ln2/2, ln2/2])
+INLINE V exp(V x) {
+  V y = max(x, splat(-700.0));
+  V shifted = y * (1.0 / kLn2) + kShifter, k = shifted - kShifter;
+  V r = y - k * 0.693147180369123816490, p = splat(1.0 / 6227020800.0);
+  r = r - k * 1.90821492927058770002e-10;  // ln 2 in two parts
+  constexpr double inverse_factorial[] = {1.0,         1.0,          1.0 / 2,       1.0 / 6,       1.0 / 24,
+                                          1.0 / 120,   1.0 / 720,    1.0 / 5040,    1.0 / 40320,   1.0 / 362880,
+                                          1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600};
+  for (int i = 12; i >= 0; i--) p = p * r + inverse_factorial[i];
+  V scale = (V)(((U)shifted - kShifterBits + 1023) << 52);
+  return x < -700.0 ? V{} : p * scale;
+}
+
+}  // namespace knnpress::KNNPRESS_TARGET

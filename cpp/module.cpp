@@ -1,0 +1,307 @@
+// The door between Python and the kernels: buffers, the choice of instruction set, and the GIL released.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace knnpress {
+namespace {
+
+template <class T, int N>
+using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+template <class T, int N>
+using InOut = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T>;
+
+struct Free {
+  void operator()(double* p) const { std::free(p); }
+};
+using Buffer = std::unique_ptr<double[], Free>;
+
+size_t product(std::initializer_list<size_t> sizes) {
+  size_t total = 1;
+  for (size_t s : sizes)
+    if (__builtin_mul_overflow(total, s, &total)) throw std::bad_alloc();
+  return total;
+}
+
+Buffer allocate(size_t doubles) {
+  const size_t bytes = (product({doubles, sizeof(double)}) + 127) / 64 * 64;
+  auto* p = static_cast<double*>(std::aligned_alloc(64, bytes));
+  if (!p) throw std::bad_alloc();
+  return Buffer(p);
+}
+
+// A new array owned by Python.
+template <class T>
+Out<T> make_array(std::initializer_list<size_t> shape) {
+  T* data = new T[std::max<size_t>(product(shape), 1)];
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return Out<T>(data, shape.size(), shape.begin(), owner);
+}
+
+// ---- instruction sets -----------------------------------------------------------------------------------------
+
+struct Target {
+  std::string name;
+  Kernels kernels;
+};
+
+const std::vector<Target>& targets() {  // those this CPU can run, best last
+  static const std::vector<Target> list = [] {
+    std::vector<Target> found;
+    auto add = [&](const char* name, void (*jbld)(Kernels&), void (*sinkhorn)(Kernels&)) {
+      Kernels k{};
+      jbld(k);
+      sinkhorn(k);
+      found.push_back({name, k});
+    };
+    add("baseline", baseline::fill_jbld, baseline::fill_sinkhorn);
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      add("avx2", avx2::fill_jbld, avx2::fill_sinkhorn);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      add("avx512", avx512::fill_jbld, avx512::fill_sinkhorn);
+#endif
+    return found;
+  }();
+  return list;
+}
+
+const Target* chosen = nullptr;  // written under the GIL, when the module loads and by set_target
+
+const Target* find_target(const std::string& name) {
+  for (const auto& t : targets())
+    if (t.name == name) return &t;
+  throw std::invalid_argument("no instruction set named '" + name + "' on this machine");
+}
+
+// ---- symmetric positive definite matrices ---------------------------------------------------------------------
+
+// Writes the lower triangle of one (d, d) matrix into packed panels, `stride` doubles apart.
+void pack_matrix(const double* matrix, int d, double* out, size_t stride) {
+  for (int j = 0; j < d; j += kPanel)
+    for (int i = j; i < d; i++)
+      for (int c = j; c < j + kPanel; c++, out += stride)
+        *out = c < d ? matrix[size_t(std::max(i, c)) * d + std::min(i, c)] : 0.0;
+}
+void unpack_matrix(const double* packed, int d, double* matrix) {
+  for (int j = 0; j < d; j += kPanel)
+    for (int i = j; i < d; i++)
+      for (int c = j; c < j + kPanel; c++, packed++)
+        if (c <= i) matrix[size_t(i) * d + c] = matrix[size_t(c) * d + i] = *packed;
+}
+
+// A batch of matrices with their log-determinants. `lanes`: interleaved for the kernel's vectors (the X of a block);
+// otherwise one after the other (the Z).
+struct SpdBatch {
+  const Kernels* kernels;
+  int64_t n;
+  int d;
+  bool lanes;
+  Buffer matrices, logdet, margin;
+
+  SpdBatch(In<double, 3> X, bool lanes_) : kernels(&chosen->kernels), lanes(lanes_) {
+    if (X.shape(1) != X.shape(2)) throw std::invalid_argument("matrices must be square");
+    if (X.shape(1) < 1 || X.shape(1) > 20000) throw std::invalid_argument("matrices must be 1 to 20000 wide");
+    n = int64_t(X.shape(0)), d = int(X.shape(1));
+    const double* data = X.data();
+    nb::gil_scoped_release released;
+    const size_t size = packed_size(d), width = kernels->lanes, groups = (n + width - 1) / width;
+    Buffer packed = allocate(product({groups, size, width}));
+    for (size_t i = 0; i < groups * width; i++)  // the last group is filled up with its last matrix
+      pack_matrix(data + product({size_t(std::min<int64_t>(i, n - 1)), size_t(d), size_t(d)}), d,
+                  packed.get() + i / width * size * width + i % width, width);
+    logdet = allocate(groups * width), margin = allocate(groups * width);
+    Buffer work = allocate(kernels->jbld_work(d));
+    kernels->logdet(packed.get(), groups, d, work.get(), logdet.get(), margin.get());
+    if (!lanes) {
+      packed = allocate(product({size_t(n), size}));
+      for (int64_t i = 0; i < n; i++) pack_matrix(data + size_t(i) * d * d, d, packed.get() + i * size, 1);
+    }
+    matrices = std::move(packed);
+  }
+  Out<double> copy(const Buffer& b) const {
+    auto out = make_array<double>({size_t(n)});
+    std::copy_n(b.get(), n, out.data());
+    return out;
+  }
+};
+
+void check_pair(const SpdBatch& x, const SpdBatch& z) {
+  if (!x.lanes || z.lanes) throw std::invalid_argument("x must be packed in lanes and z in rows");
+  if (x.d != z.d) throw std::invalid_argument("x and z differ in size");
+}
+
+Out<double> jbld_pairwise(const SpdBatch& x, const SpdBatch& z) {
+  check_pair(x, z);
+  auto out = make_array<double>({size_t(x.n), size_t(z.n)});
+  double* data = out.data();
+  nb::gil_scoped_release released;
+  Buffer work = allocate(x.kernels->jbld_work(x.d));
+  x.kernels->jbld_pairwise(x.matrices.get(), x.logdet.get(), x.n, z.matrices.get(), z.logdet.get(), z.n, x.d,
+                           work.get(), data);
+  return out;
+}
+
+Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> weight, double tolerance) {
+  check_pair(x, z);
+  if (int64_t(weight.shape(0)) != x.n || int64_t(weight.shape(1)) != z.n)
+    throw std::invalid_argument("weight must have one row per x and one column per z");
+  auto out = make_array<double>({size_t(z.n), size_t(x.d), size_t(x.d)});
+  double* data = out.data();
+  const double* w = weight.data();
+  nb::gil_scoped_release released;
+  const size_t size = packed_size(x.d);
+  Buffer work = allocate(x.kernels->jbld_work(x.d)), packed = allocate(product({size_t(z.n), size}));
+  x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance, work.get(), packed.get());
+  for (int64_t j = 0; j < z.n; j++) unpack_matrix(packed.get() + j * size, x.d, data + size_t(j) * x.d * x.d);
+  return out;
+}
+
+// ---- entropic transport ---------------------------------------------------------------------------------------
+
+// Scalings are at most about exp(1.5 max C): 300 keeps them within 1e200.
+constexpr double kSafeCost = 300.0;
+
+struct SinkhornCost {
+  const Kernels* kernels;
+  SinkhornTables tables{};
+  Buffer kernel, kernel_t, plan_cost, cost, cost_t;
+
+  SinkhornCost(In<double, 2> M, double reg) : kernels(&chosen->kernels) {
+    if (M.shape(0) != M.shape(1) || M.shape(0) < 1 || M.shape(0) > 100000)
+      throw std::invalid_argument("the ground cost must be square");
+    const int d = int(M.shape(0)), rows = kernels->tile_rows, step = std::max(rows, kernels->lanes);
+    const int padded = (d + step - 1) / step * step;
+    const double* m = M.data();
+    nb::gil_scoped_release released;
+    const size_t size = product({size_t(d), size_t(padded)});
+    for (Buffer* b : {&kernel, &kernel_t, &plan_cost, &cost, &cost_t}) {
+      *b = allocate(size);
+      std::fill_n(b->get(), size, 0.0);
+    }
+    double largest = 0;
+    for (int i = 0; i < d; i++)
+      for (int j = 0; j < d; j++) {
+        const double raw = m[size_t(i) * d + j], c = raw / reg, k = std::exp(-c);
+        const size_t at = size_t(i) * padded + j;
+        cost[at] = c, cost_t[size_t(j) * padded + i] = c, plan_cost[at] = k * raw;
+        kernel[(size_t(i / rows) * d + j) * rows + i % rows] = k;
+        kernel_t[(size_t(j / rows) * d + i) * rows + j % rows] = k;
+        largest = std::max(largest, c);
+      }
+    for (int i = d; i < padded; i++)  // bins that fill the last tile repeat bin 0, so that they stay positive
+      for (int j = 0; j < d && i / rows == (d - 1) / rows; j++) {
+        kernel[(size_t(i / rows) * d + j) * rows + i % rows] = kernel[size_t(j) * rows];
+        kernel_t[(size_t(i / rows) * d + j) * rows + i % rows] = kernel_t[size_t(j) * rows];
+      }
+    tables = {d,  padded, largest <= kSafeCost, reg, kernel.get(), kernel_t.get(), plan_cost.get(), cost.get(),
+              cost_t.get()};
+  }
+};
+
+void check_bins(const SinkhornCost& cost, size_t bins) {
+  if (int(bins) != cost.tables.n_bins) throw std::invalid_argument("histograms and ground cost differ in size");
+}
+
+nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
+                   std::optional<InOut<double, 3>> potential, std::optional<InOut<double, 2>> relaxation, double tol,
+                   int max_iter, bool transport) {
+  check_bins(cost, X.shape(1));
+  check_bins(cost, Z.shape(1));
+  const size_t n = X.shape(0), m = Z.shape(0);
+  if (potential && (potential->shape(0) != n || potential->shape(1) != m || potential->shape(2) != X.shape(1)))
+    throw std::invalid_argument("potential must be (n, m, d)");
+  if (bool(potential) != bool(relaxation) || (relaxation && (relaxation->shape(0) != n || relaxation->shape(1) != m)))
+    throw std::invalid_argument("relaxation must be (n, m), and given with potential");
+  auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
+  auto iterations = make_array<int32_t>({n, m});
+  SinkhornJob job{X.data(), Z.data(), int64_t(n), int64_t(m), tol, std::max(max_iter, 1), transport,
+                  potential ? potential->data() : nullptr, relaxation ? relaxation->data() : nullptr, value.data(), iterations.data(), error.data()};
+  {
+    nb::gil_scoped_release released;
+    Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
+    cost.kernels->sinkhorn(cost.tables, job, work.get());
+  }
+  return nb::make_tuple(value, iterations, error);
+}
+
+nb::tuple sinkhorn_self(const SinkhornCost& cost, In<double, 2> X, double tol, int max_iter) {
+  check_bins(cost, X.shape(1));
+  const size_t n = X.shape(0);
+  auto value = make_array<double>({n}), error = make_array<double>({n});
+  auto potential = make_array<double>({n, X.shape(1)});
+  auto iterations = make_array<int32_t>({n});
+  {
+    double *v = value.data(), *p = potential.data(), *e = error.data();
+    int32_t* it = iterations.data();
+    const double* x = X.data();
+    nb::gil_scoped_release released;
+    Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
+    cost.kernels->sinkhorn_self(cost.tables, x, int64_t(n), tol, std::max(max_iter, 1), work.get(), v, p, it, e);
+  }
+  return nb::make_tuple(value, potential, iterations, error);
+}
+
+Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<double, 3> potential,
+                              In<double, 2> weight, double tolerance) {
+  check_bins(cost, X.shape(1));
+  const size_t n = X.shape(0), m = weight.shape(1);
+  if (weight.shape(0) != n || potential.shape(0) != n || potential.shape(1) != m || potential.shape(2) != X.shape(1))
+    throw std::invalid_argument("potential must be (n, m, d) and weight (n, m)");
+  auto out = make_array<double>({m, X.shape(1)});
+  double* data = out.data();
+  const double *x = X.data(), *p = potential.data(), *w = weight.data();
+  nb::gil_scoped_release released;
+  Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
+  cost.kernels->sinkhorn_pullback(cost.tables, x, int64_t(n), int64_t(m), p, w, tolerance, work.get(), data);
+  return out;
+}
+
+}  // namespace
+}  // namespace knnpress
+
+NB_MODULE(_core, module) {
+  using namespace knnpress;
+  chosen = &targets().back();
+  module.def("targets", [] {
+    std::vector<std::string> names;
+    for (const auto& t : targets()) names.push_back(t.name);
+    return names;
+  });
+  module.def("target", [] { return chosen->name; });
+  module.def("set_target", [](const std::string& name) { chosen = find_target(name); }, "name"_a);
+
+  nb::class_<SpdBatch>(module, "SpdBatch")
+      .def(nb::init<In<double, 3>, bool>(), "X"_a, "lanes"_a)
+      .def_prop_ro("logdet", [](const SpdBatch& b) { return b.copy(b.logdet); }, nb::rv_policy::move)
+      .def_prop_ro("margin", [](const SpdBatch& b) { return b.copy(b.margin); }, nb::rv_policy::move);
+  module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a);
+  module.def("jbld_pullback", &jbld_pullback, "x"_a, "z"_a, "weight"_a, "tolerance"_a);
+
+  nb::class_<SinkhornCost>(module, "SinkhornCost")
+      .def(nb::init<In<double, 2>, double>(), "M"_a, "reg"_a)
+      .def_prop_ro("stabilised", [](const SinkhornCost& c) { return !c.tables.scaling_is_safe; });
+  module.def("sinkhorn", &sinkhorn, "cost"_a, "X"_a, "Z"_a, "potential"_a.none(), "relaxation"_a.none(), "tol"_a, "max_iter"_a,
+             "transport"_a);
+  module.def("sinkhorn_self", &sinkhorn_self, "cost"_a, "X"_a, "tol"_a, "max_iter"_a);
+  module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a);
+}

@@ -1,0 +1,31 @@
+"""knnpress: nearest-neighbour classification of covariance matrices and histograms, fast and from few prototypes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from knnpress import compression, datasets, exceptions, geometries
+    from knnpress.estimators import PrototypeClassifier
+
+__all__ = ["PrototypeClassifier", "__version__", "compression", "datasets", "exceptions", "geometries"]
+
+_ESTIMATORS = {"PrototypeClassifier"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use: scikit-learn takes a second to import."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("knnpress")
+    if name in _ESTIMATORS:
+        return getattr(import_module("knnpress.estimators"), name)
+    if name in __all__:
+        return import_module(f"knnpress.{name}")
+    raise AttributeError(f"module 'knnpress' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

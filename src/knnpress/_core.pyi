@@ -1,0 +1,44 @@
+import numpy as np
+from numpy.typing import NDArray
+
+def targets() -> list[str]: ...
+def target() -> str: ...
+def set_target(name: str) -> None: ...
+
+class SpdBatch:
+    def __init__(self, X: NDArray[np.float64], lanes: bool) -> None: ...
+    @property
+    def logdet(self) -> NDArray[np.float64]: ...
+    @property
+    def margin(self) -> NDArray[np.float64]: ...
+
+def jbld_pairwise(x: SpdBatch, z: SpdBatch) -> NDArray[np.float64]: ...
+def jbld_pullback(
+    x: SpdBatch, z: SpdBatch, weight: NDArray[np.float64], tolerance: float
+) -> NDArray[np.float64]: ...
+
+class SinkhornCost:
+    def __init__(self, M: NDArray[np.float64], reg: float) -> None: ...
+    @property
+    def stabilised(self) -> bool: ...
+
+def sinkhorn(
+    cost: SinkhornCost,
+    X: NDArray[np.float64],
+    Z: NDArray[np.float64],
+    potential: NDArray[np.float64] | None,
+    relaxation: NDArray[np.float64] | None,
+    tol: float,
+    max_iter: int,
+    transport: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]: ...
+def sinkhorn_self(
+    cost: SinkhornCost, X: NDArray[np.float64], tol: float, max_iter: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]: ...
+def sinkhorn_pullback(
+    cost: SinkhornCost,
+    X: NDArray[np.float64],
+    potential: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    tolerance: float,
+) -> NDArray[np.float64]: ...

@@ -1,0 +1,57 @@
+"""What every compressor takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knnpress.geometries.base import Geometry
+
+__all__ = ["Compressor", "Prototypes"]
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """A compressed training set.
+
+    Attributes
+    ----------
+    points : ndarray of shape (m, ...)
+    labels : ndarray of shape (m,)
+    indices : ndarray of shape (m,) or None
+        Rows of X the points are, where they were selected and not made.
+    gamma : float or None
+        Sharpness of the soft neighbourhood, where one was used.
+    trace : dict
+        What the compressor recorded on the way.
+    """
+
+    points: NDArray[np.float64]
+    labels: NDArray[Any]
+    indices: NDArray[np.intp] | None = None
+    gamma: float | None = None
+    trace: dict[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Compressor(Protocol):
+    """From a checked training set to a smaller one."""
+
+    def compress(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        *,
+        geometry: Geometry,
+        n_prototypes: int | None = None,
+        sample_weight: NDArray[np.float64] | None = None,
+        random_state: np.random.Generator | None = None,
+        n_jobs: int | None = None,
+        callback: Callable[..., Any] | None = None,
+    ) -> Prototypes:
+        """Return at most `n_prototypes` prototypes for points X with labels y."""
+        ...

@@ -1,0 +1,38 @@
+"""No compression: the model is the training set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from knnpress.compression.prototypes import Prototypes
+from knnpress.geometries.base import Geometry
+
+__all__ = ["KeepAll"]
+
+
+class KeepAll(BaseEstimator):
+    """Keep every training point: full nearest-neighbour classification, what all else is measured against."""
+
+    def compress(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        *,
+        geometry: Geometry,
+        n_prototypes: int | None = None,
+        sample_weight: NDArray[np.float64] | None = None,
+        random_state: np.random.Generator | None = None,
+        n_jobs: int | None = None,
+        callback: Callable[..., Any] | None = None,
+    ) -> Prototypes:
+        """Return X and y as they are; `n_prototypes`, if given, must not ask for fewer."""
+        if n_prototypes is not None and n_prototypes < len(X):
+            raise ValueError(
+                f"KeepAll keeps all {len(X)} points, but n_prototypes is {n_prototypes}; choose another compressor"
+            )
+        return Prototypes(X, y, indices=np.arange(len(X)))

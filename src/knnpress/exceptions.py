@@ -1,0 +1,10 @@
+"""What knnpress raises beyond the built-in exceptions."""
+
+__all__ = ["InvalidPointError"]
+
+
+class InvalidPointError(ValueError):
+    """A data point lies outside its geometry, e.g. a matrix that is not positive definite.
+
+    The message names the first bad element, what was found there, how many are bad, and the cure.
+    """

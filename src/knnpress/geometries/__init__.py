@@ -1,0 +1,53 @@
+"""Distances that respect the geometry of their points.
+
+========================  ==========================  =================================================
+`JBLD`                    SPD matrices (n, d, d)      Jensen-Bregman log-det divergence
+`AIRM`                    SPD matrices (n, d, d)      affine-invariant Riemannian distance
+`LogEuclidean`            SPD matrices (n, d, d)      squared Frobenius distance of logarithms
+`SquaredEuclidean`        vectors (n, d)              squared Euclidean distance
+`Sinkhorn`                histograms (n, d)           entropic optimal transport on a ground cost
+`EMD`                     histograms (n, d)           exact optimal transport on a ground cost (extra: ot)
+========================  ==========================  =================================================
+"""
+
+from __future__ import annotations
+
+from knnpress.geometries.base import Geometry, SmoothGeometry
+from knnpress.geometries.euclidean import SquaredEuclidean
+from knnpress.geometries.histogram import EMD, Sinkhorn
+from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean
+
+__all__ = [
+    "AIRM",
+    "EMD",
+    "JBLD",
+    "Geometry",
+    "LogEuclidean",
+    "Sinkhorn",
+    "SmoothGeometry",
+    "SquaredEuclidean",
+    "as_geometry",
+]
+
+_BY_NAME = {
+    "jbld": JBLD,
+    "airm": AIRM,
+    "logeuclid": LogEuclidean,
+    "sqeuclidean": SquaredEuclidean,
+    "sinkhorn": Sinkhorn,
+    "emd": EMD,
+}
+
+
+def as_geometry(geometry: Geometry | str) -> Geometry:
+    """Return a geometry given by object or by name.
+
+    Names: "jbld", "airm", "logeuclid", "sqeuclidean"; "sinkhorn" and "emd" need their ground cost, so give the object.
+    """
+    if isinstance(geometry, str):
+        if geometry not in _BY_NAME:
+            raise ValueError(f"geometry is {geometry!r}; choose one of {', '.join(map(repr, _BY_NAME))}, or an object")
+        return _BY_NAME[geometry]()
+    if not isinstance(geometry, Geometry):
+        raise TypeError(f"geometry is a {type(geometry).__name__}; give a geometry such as JBLD(), or a name")
+    return geometry

@@ -1,0 +1,171 @@
+"""What a geometry, a chart and a linearization are, and what all geometries share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from knnpress.exceptions import InvalidPointError
+from knnpress.parallel import map_blocks, row_blocks
+
+__all__ = ["Chart", "Geometry", "Linearization", "SmoothGeometry"]
+
+Array = NDArray[np.float64]
+
+
+@runtime_checkable
+class Geometry(Protocol):
+    """Enough for nearest neighbours and for every selector.
+
+    Attributes
+    ----------
+    point_ndim : int
+        1: a point is a vector or histogram, 2: a matrix.
+    """
+
+    point_ndim: int
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Validate points; returns a float64 C-array, the input itself where it already is one."""
+        ...
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Distances between all pairs, (n, m)."""
+        ...
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The point that stands for all of X best."""
+        ...
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its distances to every Z."""
+        ...
+
+
+@runtime_checkable
+class SmoothGeometry(Geometry, Protocol):
+    """Enough for learning.
+
+    Attributes
+    ----------
+    exact_gradient : bool
+        False where `linearize` gives an approximate gradient, which a line search cannot use.
+    """
+
+    exact_gradient: bool
+
+    def chart(self, X: Array) -> Chart:
+        """A chart fitted to the scale of X."""
+        ...
+
+    def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
+        """Distances of checked X and Z, with their derivative in Z."""
+        ...
+
+
+class Chart(Protocol):
+    """A map from free parameters to valid points: the only home of constraints."""
+
+    def to_point(self, theta: Array) -> Array:
+        """(m, p) parameters to m points."""
+        ...
+
+    def to_theta(self, point: Array) -> Array:
+        """m points to (m, p) parameters."""
+        ...
+
+    def pullback(self, theta: Array, grad: Array) -> Array:
+        """A gradient with respect to the points, as one with respect to theta, (m, p)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """Distances at Z and their derivative.
+
+    Attributes
+    ----------
+    D : ndarray of shape (n, m)
+    pullback : callable
+        ``pullback(W)[j] = sum_i W[i, j] * dD[i, j] / dZ[j]``, of the shape of Z.
+    memory : object
+        Belongs to this block of X; hand it back at the next step to save time. It is consumed by that call.
+    """
+
+    D: Array
+    pullback: Callable[[Array], Array]
+    memory: Any
+
+
+def pairwise(
+    geometry: Geometry, X: ArrayLike, Z: ArrayLike | None, n_jobs: int | None
+) -> Array:
+    """Check X and Z and fill the whole (n, m) matrix, block by block. Every geometry's `pairwise` is this."""
+    X = geometry.check(X)
+    Z = X if Z is None else geometry.check(Z, "Z")
+    check_same_size(X, Z)
+    distances = geometry.distances_to(Z)
+    D = np.empty((len(X), len(Z)))
+
+    def fill(rows: slice) -> None:
+        D[rows] = distances(X[rows])
+
+    map_blocks(fill, row_blocks(len(X), 8 * len(Z)), n_jobs)
+    return D
+
+
+def check_same_size(X: Array, Z: Array) -> None:
+    """Refuse X and Z of different dimension."""
+    if X.shape[1] != Z.shape[1]:
+        what = "matrices" if X.ndim == 3 else "vectors"
+        raise ValueError(f"X holds {what} of size {X.shape[1]} and Z of size {Z.shape[1]}; they must agree")
+
+
+def check_weights(weights: ArrayLike | None, n: int) -> Array:
+    """Weights of n points, non-negative, scaled to sum to one; uniform where None."""
+    if weights is None:
+        return np.full(n, 1.0 / n)
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {n} points")
+    total = weights.sum()
+    if not (np.isfinite(total) and (weights >= 0).all() and total > 0):
+        raise ValueError("weights must be finite and non-negative, and not all zero")
+    return weights / total
+
+
+def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
+    """X as a float64 C-array of `ndim` dimensions with no empty axis and no NaN or infinity."""
+    if hasattr(X, "toarray"):
+        raise TypeError(f"Sparse data was passed as {name}, but dense data is required; use {name}.toarray()")
+    raw = np.asarray(X)
+    if np.iscomplexobj(raw):
+        raise ValueError(f"Complex data not supported: {name} has dtype {raw.dtype}; split it into real features")
+    try:
+        array = np.ascontiguousarray(raw, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be read as numbers ({error})") from error
+    if raw.ndim != ndim:
+        hint = f"Reshape your data, e.g. {name}[None] for a single point" if raw.ndim == ndim - 1 else "Reshape it"
+        raise ValueError(f"{name} has shape {raw.shape}; expected {shape}. {hint}")
+    if raw.shape[0] == 0:
+        raise ValueError(f"Found array with 0 sample(s) in {name} (shape={raw.shape}) while a minimum of 1 is required")
+    if raw.shape[1] == 0:
+        raise ValueError(
+            f"Found array with 0 feature(s) in {name} (shape={raw.shape}) while a minimum of 1 is required"
+        )
+    if not np.isfinite(array.sum()):  # cheap, and right unless the sum overflows
+        bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+        if not bad.any():
+            return array
+        row = int(np.flatnonzero(bad)[0])
+        where = tuple(int(k) for k in np.argwhere(~np.isfinite(array[row]))[0])
+        raise InvalidPointError(
+            f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), as do {bad.sum()} of "
+            f"{len(bad)} points; remove them or fill the gaps"
+        )
+    return array

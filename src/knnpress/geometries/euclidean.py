@@ -1,0 +1,77 @@
+"""Vectors under the squared Euclidean distance: the geometry of SNC, the ancestor of SCC and SHC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
+from knnpress.geometries.charts import IdentityChart
+
+__all__ = ["SquaredEuclidean"]
+
+Array = NDArray[np.float64]
+
+
+class SquaredEuclidean(BaseEstimator):
+    r"""Squared Euclidean distance between vectors, :math:`D(x, z) = \|x - z\|^2`.
+
+    Points are rows of an (n, d) array. The centroid is the mean.
+
+    Examples
+    --------
+    >>> from knnpress.geometries import SquaredEuclidean
+    >>> SquaredEuclidean().pairwise([[0.0, 0.0]], [[3.0, 4.0]])
+    array([[25.]])
+    """
+
+    point_ndim = 1
+    exact_gradient = True
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Return X as a float64 C-array (n, d); refuses NaN, infinity and other shapes."""
+        return as_real_array(X, 2, name, "(n_samples, n_dims)")
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Distances between all pairs of rows, (n, m); Z None means X itself."""
+        return pairwise(self, X, Z, n_jobs)
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The weighted mean, (d,)."""
+        X = self.check(X)
+        mean: Array = check_weights(weights, len(X)) @ X
+        return mean
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its distances to every Z."""
+        # Around Z's mean the expansion |x|^2 - 2 x'z + |z|^2 loses little to cancellation.
+        center = Z.mean(axis=0)
+        centered = Z - center
+        norms = np.einsum("jk,jk->j", centered, centered)
+
+        def distances(X: Array) -> Array:
+            X = X - center
+            D: Array = X @ centered.T
+            D *= -2.0
+            D += np.einsum("ik,ik->i", X, X)[:, None]
+            D += norms
+            return np.maximum(D, 0.0, out=D)
+
+        return distances
+
+    def chart(self, X: Array) -> IdentityChart:
+        """Vectors are free already."""
+        return IdentityChart(X.shape[1:])
+
+    def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
+        """Distances and their derivative, ``dD/dZ_j = 2 (Z_j - X_i)``."""
+
+        def pullback(W: Array) -> Array:
+            gradient: Array = 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
+            return gradient
+
+        return Linearization(self.distances_to(Z)(X), pullback, None)

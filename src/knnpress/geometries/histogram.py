@@ -1,0 +1,356 @@
+"""Histograms under optimal transport: Sinkhorn's entropic distances, and the exact earth mover's distance."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from knnpress import _core
+from knnpress.exceptions import InvalidPointError
+from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
+from knnpress.geometries.charts import SoftmaxChart
+
+__all__ = ["EMD", "Sinkhorn"]
+
+Array = NDArray[np.float64]
+
+_AUTO_REG = 0.1  # of the median positive ground cost
+_SAFE_COST = 300.0  # cost / reg up to which exp(-cost / reg) may be formed
+
+
+def check_histograms(X: ArrayLike, name: str = "X", n_bins: int | None = None) -> Array:
+    """Return X as a float64 C-array (n, d) of histograms, each row non-negative and scaled to sum to one."""
+    array = as_real_array(X, 2, name, "(n_histograms, n_bins)")
+    if n_bins is not None and array.shape[1] != n_bins:
+        raise ValueError(f"{name} has {array.shape[1]} bins and the ground cost {n_bins}; they must agree")
+    negative = (array < 0).any(axis=1)
+    if negative.any():
+        row = int(np.flatnonzero(negative)[0])
+        raise InvalidPointError(
+            f"{name}[{row}] has a negative bin ({array[row].min():.2g} at {int(array[row].argmin())}), as do "
+            f"{negative.sum()} of {len(array)} histograms; counts must not be negative, e.g. use np.maximum({name}, 0)"
+        )
+    largest = array.max(axis=1, keepdims=True)
+    empty = largest[:, 0] == 0
+    if empty.any():
+        raise InvalidPointError(
+            f"{name}[{int(np.flatnonzero(empty)[0])}] is all zero, as are {empty.sum()} of {len(array)} histograms; "
+            "remove them, or add a small constant to every bin"
+        )
+    totals = array.sum(axis=1, keepdims=True)
+    if np.abs(totals - 1.0).max() <= 1e-14:
+        return array
+    scaled = array / largest  # first by the largest bin: totals may overflow
+    normalised: Array = scaled / scaled.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def check_ground_cost(ground_cost: ArrayLike | None) -> Array:
+    """Return a ground cost as a float64 C-array (d, d), finite and non-negative."""
+    if ground_cost is None:
+        raise ValueError("ground_cost is None; give the (d, d) matrix of costs between bins")
+    M = np.ascontiguousarray(ground_cost, dtype=np.float64)
+    if M.ndim != 2 or M.shape[0] != M.shape[1] or M.size == 0:
+        raise ValueError(f"ground_cost has shape {M.shape}; expected a square matrix (n_bins, n_bins)")
+    bad = ~(np.isfinite(M) & (M >= 0))
+    if bad.any():
+        i, j = (int(k) for k in np.argwhere(bad)[0])
+        raise ValueError(
+            f"ground_cost[{i}, {j}] is {M[i, j]}, as are {bad.sum()} entries; costs must be finite and non-negative"
+        )
+    return M
+
+
+def resolve_reg(reg: float | str, M: Array) -> float:
+    """The entropic regularisation in units of the ground cost; "auto" is a tenth of the median positive cost."""
+    if reg == "auto":
+        positive = M[M > 0]
+        return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
+    if isinstance(reg, str) or not (np.isfinite(reg) and reg > 0):
+        raise ValueError(f"reg is {reg!r}; give a positive number, or 'auto' for {_AUTO_REG} of the median cost")
+    if not np.isfinite(M.max() / reg):
+        raise ValueError(f"reg is {reg:.1e}, too small for costs up to {M.max():.1e}; use at least {M.max() / 1e15:.1e}")
+    return float(reg)
+
+
+@dataclass
+class _Memory:
+    """What a block of X keeps between steps: a potential and an over-relaxation a pair, and its self terms."""
+
+    potential: Array
+    relaxation: Array
+    self_x: Array | None
+
+
+class Sinkhorn(BaseEstimator):
+    r"""Entropic optimal transport between histograms that share a ground cost.
+
+    With :math:`T` the plan that minimises :math:`\langle T, M \rangle + \mathrm{reg}\, KL(T \,|\, a b^\top)` among
+    those with marginals a and b, and OT(a, b) that minimum, `value` chooses what is returned:
+
+    - ``"divergence"``: OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2, debiased: zero at a = b. Needs a symmetric ground cost.
+    - ``"dual"``: OT(a, b).
+    - ``"transport"``: :math:`\langle T, M \rangle`, the paper's :math:`D_S`, an upper bound of the earth mover's
+      distance.
+
+    Rows of X need not sum to one; they are normalised. Bins of zero mass are handled exactly. Where exp(-M / reg)
+    would underflow, a stabilised solver takes over.
+
+    Parameters
+    ----------
+    ground_cost : array of shape (d, d)
+        M, the cost of moving mass between bins; finite and non-negative.
+    reg : float or "auto"
+        Strength of the entropy, in units of the ground cost (the paper's 1 / lambda). "auto": a tenth of the median
+        positive ground cost.
+    value : {"divergence", "dual", "transport"}
+    tol : float
+        A pair is solved when the L1 error of its marginals is below this.
+    max_iter : int
+        Iterations a pair may take; where that is not enough a ConvergenceWarning says how many pairs fell short.
+
+    References
+    ----------
+    Cuturi. Sinkhorn distances. NIPS 2013. Feydy et al. Interpolating between optimal transport and MMD using Sinkhorn
+    divergences. AISTATS 2019.
+
+    Examples
+    --------
+    >>> from knnpress.geometries import Sinkhorn
+    >>> geometry = Sinkhorn([[0, 1], [1, 0]], reg=0.05, value="transport")
+    >>> geometry.pairwise([[1, 0]], [[1, 0], [0.5, 0.5]]).round(3)
+    array([[0. , 0.5]])
+    """
+
+    point_ndim = 1
+
+    def __init__(
+        self,
+        ground_cost: ArrayLike | None = None,
+        reg: float | Literal["auto"] = "auto",
+        value: Literal["divergence", "dual", "transport"] = "divergence",
+        tol: float = 1e-5,
+        max_iter: int = 2000,
+    ) -> None:
+        self.ground_cost = ground_cost
+        self.reg = reg
+        self.value = value
+        self.tol = tol
+        self.max_iter = max_iter
+
+    @property
+    def exact_gradient(self) -> bool:
+        """False for "transport": its linearization uses the gradient of the dual value, as the paper does."""
+        return self.value != "transport"
+
+    @property
+    def effective_reg(self) -> float:
+        """`reg` in units of the ground cost, with "auto" resolved."""
+        return resolve_reg(self.reg, check_ground_cost(self.ground_cost))
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
+        return check_histograms(X, name, len(check_ground_cost(self.ground_cost)))
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Values between all pairs of rows, (n, m); Z None means X itself."""
+        return pairwise(self, X, Z, n_jobs)
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The barycenter, (d,).
+
+        For "divergence" the debiased one, which minimises the weighted sum of divergences; for "dual" and "transport"
+        the entropic Wasserstein barycenter.
+        """
+        X = self.check(X)
+        M = check_ground_cost(self.ground_cost)
+        return barycenter(X, check_weights(weights, len(X)), M / self.effective_reg, self.value == "divergence")
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its values to every Z."""
+        solver = self._solver()
+        self_z = solver.self_terms(Z)[0] if solver.debiased else None
+
+        def distances(X: Array) -> Array:
+            D = solver.solve(X, Z, None)
+            return D if self_z is None else D - 0.5 * (solver.self_terms(X)[0][:, None] + self_z)
+
+        return distances
+
+    def chart(self, X: Array) -> SoftmaxChart:
+        """Logarithms of the bins."""
+        return SoftmaxChart()
+
+    def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
+        r"""Values and their derivative, the potential of Z (minus its self potential, for the divergence).
+
+        A potential is free by a constant, and a histogram can only change along the simplex, so each gradient is
+        returned with mean zero. Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory:
+        the potentials of X, (n, m, d), from which the next step starts.
+        """
+        solver = self._solver()
+        shape = (len(X), *Z.shape)
+        if memory is None or memory.potential.shape != shape:
+            self_x = solver.self_terms(X)[0] if solver.debiased else None
+            memory = _Memory(np.zeros(shape), np.zeros(shape[:2]), self_x)
+        potential = memory.potential
+        D = solver.solve(X, Z, memory)
+        self_potential = np.zeros_like(Z)
+        if solver.debiased:
+            self_z, self_potential = solver.self_terms(Z)
+            D -= 0.5 * (memory.self_x[:, None] + self_z)
+
+        def pullback(W: Array) -> Array:
+            W = np.ascontiguousarray(W, dtype=np.float64)
+            tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
+            gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, tolerance)
+            gradient -= W.sum(axis=0)[:, None] * self_potential
+            gradient -= gradient.mean(axis=1, keepdims=True)
+            return gradient
+
+        return Linearization(D, pullback, memory)
+
+    def _solver(self) -> _Solver:
+        if self.value not in ("divergence", "dual", "transport"):
+            raise ValueError(f"value is {self.value!r}; choose 'divergence', 'dual' or 'transport'")
+        M = check_ground_cost(self.ground_cost)
+        if self.value == "divergence" and np.abs(M - M.T).max() > 1e-8 * M.max():
+            raise ValueError(
+                "the Sinkhorn divergence needs a symmetric ground cost; use value='dual' or 'transport', or "
+                "(ground_cost + ground_cost.T) / 2"
+            )
+        cost = _core.SinkhornCost(M, resolve_reg(self.reg, M))
+        return _Solver(cost, self.value == "transport", self.value == "divergence", self.tol, self.max_iter)
+
+
+@dataclass(frozen=True)
+class _Solver:
+    """The native solver with its settings; warns where pairs did not converge."""
+
+    cost: _core.SinkhornCost
+    transport: bool
+    debiased: bool
+    tol: float
+    max_iter: int
+
+    def solve(self, X: Array, Z: Array, memory: _Memory | None) -> Array:
+        start = (None, None) if memory is None else (memory.potential, memory.relaxation)
+        value, _, error = _core.sinkhorn(self.cost, X, Z, *start, self.tol, self.max_iter, self.transport)
+        self._warn(error)
+        return value
+
+    def self_terms(self, X: Array) -> tuple[Array, Array]:
+        # A self term is subtracted from every pair of its row: solve it more tightly; it converges fast.
+        value, potential, _, error = _core.sinkhorn_self(self.cost, X, 0.01 * self.tol, self.max_iter)
+        self._warn(error)
+        return value, potential
+
+    def _warn(self, error: Array) -> None:
+        short = error > self.tol
+        if short.any():
+            warnings.warn(
+                f"Sinkhorn: {short.sum()} of {short.size} pairs did not reach tol={self.tol:g} in "
+                f"{self.max_iter} iterations (worst marginal error {error.max():.1e}); raise max_iter or reg",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def barycenter(X: Array, weights: Array, cost: Array, debiased: bool, tol: float = 1e-10) -> Array:
+    r"""Minimise a weighted sum of entropic transport costs to the rows of X, by iterative Bregman projections.
+
+    In logs, with S the soft minimum of cost / reg: alternate u_i = log x_i - S v_i and v_i = log b - S' u_i, where
+    log b is the weighted mean of S' u_i, plus, if debiased, a term w that follows w = (w + log b - S w) / 2 (Janati,
+    Cuturi, Gramfort 2020). Weights sum to one; `cost` is M / reg; returns (d,).
+    """
+    used = weights > 0
+    weights = weights[used]
+    with np.errstate(divide="ignore"):
+        log_x = np.log(X[used])
+    softmin, softmin_t = _log_kernel(cost), _log_kernel(cost.T)
+    v = np.zeros_like(log_x)
+    w = np.zeros(len(cost))
+    log_b = np.full(len(cost), -np.log(len(cost)))
+    for _ in range(20000):
+        incoming = softmin_t(log_x - softmin(v))
+        new = weights @ incoming + (w if debiased else 0.0)
+        v = new - incoming
+        if debiased:
+            w = 0.5 * (w + new - softmin(w[None])[0])
+        change = float(np.abs(np.exp(new) - np.exp(log_b)).sum())
+        log_b = new
+        if change < tol:
+            break
+    else:
+        warnings.warn(
+            f"the barycenter did not converge (last change {change:.1e}); raise reg", ConvergenceWarning, stacklevel=3
+        )
+    b: Array = np.exp(log_b - log_b.max())
+    return b / b.sum()
+
+
+def _log_kernel(cost: Array) -> Callable[[Array], Array]:
+    """The map L, (n, d), to log(exp(-cost) exp(L_i)) for each row i, safe from underflow."""
+    if cost.max() > _SAFE_COST:
+        return lambda L: np.stack([logsumexp(row - cost, axis=1) for row in L])
+    kernel_t = np.exp(-cost).T
+
+    def apply(L: Array) -> Array:
+        top = L.max(axis=1, keepdims=True)
+        result: Array = top + np.log(np.exp(L - top) @ kernel_t)
+        return result
+
+    return apply
+
+
+class EMD(BaseEstimator):
+    r"""Exact earth mover's distance between histograms, through POT's network simplex.
+
+    .. math:: \min_{T \ge 0} \langle T, M \rangle \quad \text{s.t.} \quad T 1 = a, \; T^\top 1 = b
+
+    Needs the extra ``ot`` (``pip install knnpress[ot]``). The centroid is the entropic Wasserstein barycenter with
+    ``reg="auto"``, a tenth of the median positive ground cost: the exact one is a linear programme of its own.
+
+    Parameters
+    ----------
+    ground_cost : array of shape (d, d)
+        M, the cost of moving mass between bins; finite and non-negative.
+    """
+
+    point_ndim = 1
+
+    def __init__(self, ground_cost: ArrayLike | None = None) -> None:
+        self.ground_cost = ground_cost
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
+        return check_histograms(X, name, len(check_ground_cost(self.ground_cost)))
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Distances between all pairs of rows, (n, m); Z None means X itself."""
+        return pairwise(self, X, Z, n_jobs)
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The entropic Wasserstein barycenter, (d,)."""
+        return Sinkhorn(self.ground_cost, value="transport").centroid(X, weights)
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its distances to every Z."""
+        try:
+            from ot import emd2
+        except ImportError as error:
+            raise ImportError("EMD needs POT: pip install knnpress[ot]") from error
+        M = check_ground_cost(self.ground_cost)
+
+        def distances(X: Array) -> Array:
+            return np.array([emd2(x, Z.T, M, numItermax=1_000_000, check_marginals=False) for x in X])
+
+        return distances

@@ -1,0 +1,287 @@
+"""Symmetric positive definite matrices: the Jensen-Bregman log-det divergence, and the affine-invariant and
+log-Euclidean metrics."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from knnpress import _core
+from knnpress.exceptions import InvalidPointError
+from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
+from knnpress.geometries.charts import CholeskyChart
+from knnpress.geometries.euclidean import SquaredEuclidean
+from knnpress.parallel import map_blocks, row_blocks
+
+__all__ = ["AIRM", "JBLD", "LogEuclidean"]
+
+Array = NDArray[np.float64]
+
+_SYMMETRY = 1e-8  # relative asymmetry taken for rounding
+_EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def check_spd(X: ArrayLike, name: str = "X") -> Array:
+    """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices.
+
+    Asymmetry below 1e-8 of a matrix's largest entry is taken for rounding and averaged away. A matrix counts as
+    positive definite if every pivot of its LDL' factorisation exceeds d * eps of the diagonal entry it came from.
+    """
+    array = as_real_array(X, 3, name, "(n_matrices, d, d)")
+    if array.shape[1] != array.shape[2]:
+        raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
+    blocks = row_blocks(len(array), 8 * array[0].size)
+
+    def asymmetry(rows: slice) -> Array:
+        block = array[rows]
+        gap = np.abs(block - block.transpose(0, 2, 1)).max(axis=(1, 2))
+        relative: Array = gap / np.maximum(np.abs(block).max(axis=(1, 2)), _TINY)
+        return relative
+
+    gap = np.concatenate(map_blocks(asymmetry, blocks))
+    if (gap > _SYMMETRY).any():
+        row = int(np.flatnonzero(gap > _SYMMETRY)[0])
+        raise InvalidPointError(
+            f"{name}[{row}] is not symmetric (asymmetry {gap[row]:.1e} of its largest entry), as are "
+            f"{(gap > _SYMMETRY).sum()} of {len(gap)} matrices; if that is rounding, use "
+            f"({name} + {name}.transpose(0, 2, 1)) / 2"
+        )
+    if gap.any():
+        array = 0.5 * (array + array.transpose(0, 2, 1))
+    margin = np.concatenate(map_blocks(lambda rows: _core.SpdBatch(array[rows], True).margin, blocks))
+    bad = ~(margin > array.shape[1] * _EPS)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        smallest = float(np.linalg.eigvalsh(array[row])[0])
+        raise InvalidPointError(
+            f"{name}[{row}] is not positive definite (smallest eigenvalue {smallest:.1e}), as are {bad.sum()} of "
+            f"{len(bad)} matrices; shrink them, e.g. (1 - s) * {name} + s * trace / d * identity with s = 1e-6, or "
+            f"drop features that are constant or combinations of others"
+        )
+    return array
+
+
+def _symmetric(A: Array) -> Array:
+    return 0.5 * (A + A.swapaxes(-1, -2))
+
+
+def _eigen_map(X: Array, function: Callable[[Array], Array]) -> Array:
+    """Apply a function to the eigenvalues of each symmetric matrix."""
+    values, vectors = np.linalg.eigh(X)
+    mapped: Array = (vectors * function(values)[..., None, :]) @ vectors.swapaxes(-1, -2)
+    return _symmetric(mapped)
+
+
+def _log(values: Array) -> Array:
+    return np.log(np.maximum(values, _TINY))
+
+
+class JBLD(BaseEstimator):
+    r"""Jensen-Bregman log-det divergence between symmetric positive definite matrices.
+
+    .. math:: D_J(X, Z) = \log\left|\frac{X + Z}{2}\right| - \frac{1}{2} \log|X Z|
+
+    It is symmetric, non-negative, unchanged by every congruence (X, Z to AXA', AZA'), and the square of a metric.
+    (`pyriemann`'s "logdet" distance is its square root.) Points are (n, d, d) arrays.
+
+    References
+    ----------
+    Cherian, Sra, Banerjee, Papanikolopoulos. Jensen-Bregman LogDet divergence with application to efficient
+    similarity search for covariance matrices. TPAMI 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knnpress.geometries import JBLD
+    >>> JBLD().pairwise([np.eye(2)], [np.eye(2), 4 * np.eye(2)]).round(4)
+    array([[0.    , 0.4463]])
+    """
+
+    point_ndim = 2
+    exact_gradient = True
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
+        return check_spd(X, name)
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Divergences between all pairs of matrices, (n, m); Z None means X itself."""
+        return pairwise(self, X, Z, n_jobs)
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        r"""The matrix that minimises the weighted sum of divergences, (d, d).
+
+        Cherian's fixed point :math:`C \leftarrow \left(\sum_i w_i \left(\frac{X_i + C}{2}\right)^{-1}\right)^{-1}`.
+        """
+        X = self.check(X)
+        w = check_weights(weights, len(X))[:, None]
+        blocks = row_blocks(len(X))
+        batches = dict(
+            zip((b.start for b in blocks), map_blocks(lambda b: _core.SpdBatch(X[b], True), blocks), strict=True)
+        )
+        C: Array = np.einsum("i,iab->ab", w[:, 0], X)
+        for _ in range(1000):
+            z = _core.SpdBatch(C[None], False)
+            S = sum(map_blocks(lambda b, z=z: _core.jbld_pullback(batches[b.start], z, w[b], 0.0)[0], blocks))
+            # The gradient is S - C^-1 / 2; measured in the frame where C is the identity
+            L = np.linalg.cholesky(C)
+            if np.linalg.norm(L.T @ S @ L - 0.5 * np.eye(len(C))) < 1e-11 * len(C):
+                return C
+            C = _symmetric(np.linalg.inv(2.0 * S))
+        warnings.warn("the JBLD centroid did not converge in 1000 steps", ConvergenceWarning, stacklevel=2)
+        return C
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its divergences to every Z."""
+        z = _core.SpdBatch(Z, False)
+        return lambda X: _core.jbld_pairwise(_core.SpdBatch(X, True), z)
+
+    def chart(self, X: Array) -> CholeskyChart:
+        """Cholesky factors relative to the mean of X."""
+        return CholeskyChart.relative_to(X.mean(axis=0))
+
+    def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
+        r"""Divergences and their derivative, :math:`(X_i + Z_j)^{-1} - \frac{1}{2} Z_j^{-1}`.
+
+        Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory: X in lane layout.
+        """
+        x = _core.SpdBatch(X, True) if memory is None else memory
+        z = _core.SpdBatch(Z, False)
+
+        def pullback(W: Array) -> Array:
+            W = np.ascontiguousarray(W, dtype=np.float64)
+            tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
+            gradient = _core.jbld_pullback(x, z, W, tolerance)
+            gradient -= (0.5 * W.sum(axis=0))[:, None, None] * np.linalg.inv(Z)
+            return _symmetric(gradient)
+
+        return Linearization(_core.jbld_pairwise(x, z), pullback, x)
+
+
+class AIRM(BaseEstimator):
+    r"""Affine-invariant Riemannian metric between symmetric positive definite matrices.
+
+    .. math:: D_R(X, Z) = \left\|\log\left(Z^{-1/2} X Z^{-1/2}\right)\right\|_F
+              = \sqrt{\textstyle\sum_k \log^2 \lambda_k(X, Z)}
+
+    with :math:`\lambda_k` the generalised eigenvalues. The centroid is the Karcher mean, which minimises the sum of
+    *squared* distances. Points are (n, d, d) arrays.
+    """
+
+    point_ndim = 2
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
+        return check_spd(X, name)
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Distances between all pairs of matrices, (n, m); Z None means X itself."""
+        return pairwise(self, X, Z, n_jobs)
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The Karcher mean, (d, d), by descent with a step that shrinks where it overshoots."""
+        X = self.check(X)
+        w = check_weights(weights, len(X))
+        C: Array = np.einsum("i,iab->ab", w, X)
+        step, last = 1.0, np.inf
+        for _ in range(200):
+            root, inverse_root = _eigen_map(C, np.sqrt), _eigen_map(C, lambda v: 1.0 / np.sqrt(v))
+            tangent = np.einsum("i,iab->ab", w, _eigen_map(_symmetric(inverse_root @ X @ inverse_root), _log))
+            norm = float(np.linalg.norm(tangent))
+            if norm < 1e-11 * len(C):
+                return C
+            step = step * (0.5 if norm > last else 1.0)
+            last = norm
+            C = _symmetric(root @ _eigen_map(step * tangent, np.exp) @ root)
+        warnings.warn("the Karcher mean did not converge in 200 steps", ConvergenceWarning, stacklevel=2)
+        return C
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its distances to every Z."""
+        whiteners = np.linalg.inv(np.linalg.cholesky(Z))
+
+        def distances(X: Array) -> Array:
+            D = np.empty((len(X), len(whiteners)))
+            for j, A in enumerate(whiteners):
+                values = np.linalg.eigvalsh(A @ X @ A.T)
+                D[:, j] = np.linalg.norm(_log(values), axis=1)
+            return D
+
+        return distances
+
+
+class LogEuclidean(BaseEstimator):
+    r"""Squared log-Euclidean distance between symmetric positive definite matrices.
+
+    .. math:: D(X, Z) = \left\|\log X - \log Z\right\|_F^2
+
+    Squared, so that it is smooth at zero and the closed-form centroid, :math:`\exp(\sum_i w_i \log X_i)`, minimises
+    its sum. (`pyriemann`'s "logeuclid" is its square root.) Points are (n, d, d) arrays.
+    """
+
+    point_ndim = 2
+    exact_gradient = True
+
+    def check(self, X: ArrayLike, name: str = "X") -> Array:
+        """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
+        return check_spd(X, name)
+
+    def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
+        """Squared distances between all pairs of matrices, (n, m); Z None means X itself."""
+        return pairwise(self, X, Z, n_jobs)
+
+    def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The exponential of the mean logarithm, (d, d)."""
+        X = self.check(X)
+        mean = np.einsum("i,iab->ab", check_weights(weights, len(X)), _eigen_map(X, _log))
+        return _eigen_map(mean, np.exp)
+
+    def distances_to(self, Z: Array) -> Callable[[Array], Array]:
+        """For checked Z: a function from a checked block of X to its squared distances to every Z."""
+        between_logs = SquaredEuclidean().distances_to(_flat_log(Z))
+        return lambda X: between_logs(_flat_log(X))
+
+    def chart(self, X: Array) -> CholeskyChart:
+        """Cholesky factors relative to the mean of X."""
+        return CholeskyChart.relative_to(X.mean(axis=0))
+
+    def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
+        r"""Squared distances and their derivative, :math:`2\, d\log_Z[\log Z - \log X]`. Memory: the logs of X.
+
+        With Z = U diag(s) U', :math:`d\log_Z[H] = U (K \circ U^\top H U) U^\top`, K the divided differences of log
+        at s (Daleckii and Krein), which is its own adjoint.
+        """
+        logs_x = _flat_log(X) if memory is None else memory
+        values, vectors = np.linalg.eigh(Z)
+        logs_z = _eigen_map(Z, _log)
+        flat_z = logs_z.reshape(len(Z), -1)
+
+        def pullback(W: Array) -> Array:
+            H = 2.0 * (W.sum(axis=0)[:, None] * flat_z - W.T @ logs_x).reshape(Z.shape)
+            rotated = vectors.transpose(0, 2, 1) @ H @ vectors
+            gradient = vectors @ (_divided_log(values) * rotated) @ vectors.transpose(0, 2, 1)
+            return _symmetric(gradient)
+
+        return Linearization(SquaredEuclidean().distances_to(flat_z)(logs_x), pullback, logs_x)
+
+
+def _flat_log(X: Array) -> Array:
+    return _eigen_map(X, _log).reshape(len(X), -1)
+
+
+def _divided_log(values: Array) -> Array:
+    """(log s_a - log s_b) / (s_a - s_b), and 1 / s_a where they meet, (m, d, d)."""
+    a, b = values[:, :, None], values[:, None, :]
+    # log(a / b) / (a - b) = log1p(t) / (t b) with t = (a - b) / b, accurate however close a and b are
+    t = (a - b) / b
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(t == 0.0, 1.0, np.log1p(t) / t)
+    divided: Array = ratio / b
+    return divided

@@ -1,0 +1,101 @@
+"""Row blocks of the data, and the threads that work on them. The only module that knows about threads.
+
+Blocks depend on the data's size alone and results are combined in block order, so no result depends on the number of
+threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import joblib
+from joblib.parallel import get_active_backend
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["BLOCK_BYTES", "map_blocks", "resolve_n_jobs", "row_blocks"]
+
+Result = TypeVar("Result")
+
+#: A block of distances never takes more than this.
+BLOCK_BYTES = 16 * 2**20
+
+_TARGET_BLOCKS = 32  # enough to keep many threads even
+_LEAST_ROWS = 32  # below this the call itself costs as much as the work
+
+_inside = threading.local()
+_controller: ThreadpoolController | None = None
+
+
+def resolve_n_jobs(n_jobs: int | None = None) -> int:
+    """Return the number of threads to use.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None: all cores this process may use, or 1 inside another parallel worker. Negative numbers count back from
+        all cores, as in joblib (-1: all, -2: all but one).
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
+    if getattr(_inside, "worker", False):
+        return 1
+    if n_jobs is None:
+        nested = multiprocessing.parent_process() is not None or get_active_backend()[0].nesting_level
+        return 1 if nested else joblib.cpu_count()
+    if n_jobs == 0:
+        raise ValueError("n_jobs is 0; give the number of threads, or None for all cores")
+    return max(1, n_jobs if n_jobs > 0 else joblib.cpu_count() + 1 + n_jobs)
+
+
+def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
+    """Cut ``range(n_rows)`` into slices whose results take at most `BLOCK_BYTES`.
+
+    Parameters
+    ----------
+    n_rows : int
+    bytes_per_row : int
+        What one row's result takes, e.g. 8 m for its distances to m prototypes.
+
+    Returns
+    -------
+    list of slice
+        In order, covering every row; they depend on the two arguments alone.
+    """
+    most = max(1, BLOCK_BYTES // max(1, bytes_per_row))
+    size = min(most, max(_LEAST_ROWS, -(-n_rows // _TARGET_BLOCKS)))
+    size = -(-size // 8) * 8 if size >= 8 else size  # whole vectors
+    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def map_blocks(
+    function: Callable[[slice], Result], blocks: Sequence[slice], n_jobs: int | None = None
+) -> list[Result]:
+    """Return ``[function(block) for block in blocks]``, computed by threads.
+
+    BLAS is held to one thread meanwhile, so that the cores are shared out once. An exception (or Ctrl-C) cancels the
+    blocks not yet begun and is raised here.
+    """
+    workers = min(resolve_n_jobs(n_jobs), len(blocks))
+    if workers <= 1:
+        return [function(block) for block in blocks]
+
+    def run(block: slice) -> Result:
+        _inside.worker = True
+        return function(block)
+
+    global _controller
+    if _controller is None:
+        _controller = ThreadpoolController()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        with _controller.limit(limits=1, user_api="blas"):
+            return list(pool.map(run, blocks))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
