@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,10 +14,9 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from knnpress.compression import Compressor, KeepAll
 from knnpress.geometries import Geometry, as_geometry
 from knnpress.neighbors import nearest, vote
+from knnpress.typing import Array, ArrayLike, Indices, Labels
 
 __all__ = ["PrototypeClassifier"]
-
-Array = NDArray[np.float64]
 
 
 class PrototypeClassifier(ClassifierMixin, BaseEstimator):
@@ -104,7 +102,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         self.compression_ratio_ = len(prototypes.points) / len(points)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> Labels:
         """Labels of the points X, (n,)."""
         return self.classes_[self._vote(X)[0]]
 
@@ -114,7 +112,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
-    ) -> tuple[Array, NDArray[np.intp]] | NDArray[np.intp]:
+    ) -> tuple[Array, Indices] | Indices:
         """The nearest prototypes of each point, nearest first.
 
         Returns
@@ -132,12 +130,12 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         points, _ = self._check_query(X)
         return as_geometry(self.geometry).pairwise(points, self.prototypes_, n_jobs=self.n_jobs)
 
-    def _vote(self, X: ArrayLike) -> tuple[NDArray[np.intp], Array]:
+    def _vote(self, X: ArrayLike) -> tuple[Indices, Array]:
         _, index = self._nearest(X, self.n_neighbors)
         codes = np.searchsorted(self.classes_, self.prototype_labels_)
         return vote(codes[index], len(self.classes_))
 
-    def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, NDArray[np.intp]]:
+    def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, Indices]:
         points, distances = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
@@ -164,7 +162,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
 def check_training_set(
     estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike
-) -> tuple[Array, NDArray[Any]]:
+) -> tuple[Array, Labels]:
     """Checked points and labels; sets the estimator's ``n_features_in_`` (and ``feature_names_in_``)."""
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knnpress.parallel import map_blocks, row_blocks
+from knnpress.typing import Array, Indices
 
 __all__ = ["nearest", "vote"]
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def nearest(

@@ -74,9 +74,7 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def map_blocks(
-    function: Callable[[slice], Result], blocks: Sequence[slice], n_jobs: int | None = None
-) -> list[Result]:
+def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_jobs: int | None = None) -> list[Result]:
     """Return ``[function(block) for block in blocks]``, computed by threads.
 
     BLAS is held to one thread meanwhile, so that the cores are shared out once. An exception (or Ctrl-C) cancels the

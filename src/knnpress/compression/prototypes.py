@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knnpress.geometries.base import Geometry
+from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["Compressor", "Prototypes"]
 
@@ -30,9 +30,9 @@ class Prototypes:
         What the compressor recorded on the way.
     """
 
-    points: NDArray[np.float64]
-    labels: NDArray[Any]
-    indices: NDArray[np.intp] | None = None
+    points: Array
+    labels: Labels
+    indices: Indices | None = None
     gamma: float | None = None
     trace: dict[str, Any] = field(default_factory=dict)
 
@@ -43,12 +43,12 @@ class Compressor(Protocol):
 
     def compress(
         self,
-        X: NDArray[np.float64],
-        y: NDArray[Any],
+        X: Array,
+        y: Labels,
         *,
         geometry: Geometry,
         n_prototypes: int | None = None,
-        sample_weight: NDArray[np.float64] | None = None,
+        sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
         callback: Callable[..., Any] | None = None,

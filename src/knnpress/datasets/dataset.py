@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from knnpress.typing import Array, Indices
 
 __all__ = ["Dataset"]
 
@@ -27,8 +26,8 @@ class Dataset:
         Cost of moving mass between bins, for histograms.
     """
 
-    X: NDArray[np.float64]
-    y: NDArray[np.intp]
+    X: Array
+    y: Indices
     class_names: tuple[str, ...]
     citation: str
-    ground_cost: NDArray[np.float64] | None = None
+    ground_cost: Array | None = None

@@ -29,7 +29,7 @@ __all__ = [
     "as_geometry",
 ]
 
-_BY_NAME = {
+_BY_NAME: dict[str, type[Geometry]] = {
     "jbld": JBLD,
     "airm": AIRM,
     "logeuclid": LogEuclidean,

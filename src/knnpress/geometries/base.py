@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from knnpress.exceptions import InvalidPointError
 from knnpress.parallel import map_blocks, row_blocks
+from knnpress.typing import Array, ArrayLike
 
 __all__ = ["Chart", "Geometry", "Linearization", "SmoothGeometry"]
-
-Array = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -101,9 +99,7 @@ class Linearization:
     memory: Any
 
 
-def pairwise(
-    geometry: Geometry, X: ArrayLike, Z: ArrayLike | None, n_jobs: int | None
-) -> Array:
+def pairwise(geometry: Geometry, X: ArrayLike, Z: ArrayLike | None, n_jobs: int | None) -> Array:
     """Check X and Z and fill the whole (n, m) matrix, block by block. Every geometry's `pairwise` is this."""
     X = geometry.check(X)
     Z = X if Z is None else geometry.check(Z, "Z")
@@ -166,6 +162,6 @@ def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array[row]))[0])
         raise InvalidPointError(
             f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), as do {bad.sum()} of "
-            f"{len(bad)} points; remove them or fill the gaps"
+            f"{len(array)} points; remove them or fill the gaps"
         )
     return array

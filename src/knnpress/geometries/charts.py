@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
-__all__ = ["CholeskyChart", "IdentityChart", "SoftmaxChart"]
+from knnpress.typing import Array
 
-Array = NDArray[np.float64]
+__all__ = ["CholeskyChart", "IdentityChart", "SoftmaxChart"]
 
 
 @dataclass(frozen=True)
@@ -20,11 +19,11 @@ class IdentityChart:
     shape: tuple[int, ...]
 
     def to_point(self, theta: Array) -> Array:
-        """(m, p) parameters to (m, \\*shape) points."""
+        """(m, p) parameters to (m, ...) points."""
         return theta.reshape(len(theta), *self.shape)
 
     def to_theta(self, point: Array) -> Array:
-        """(m, \\*shape) points to (m, p) parameters."""
+        """(m, ...) points to (m, p) parameters."""
         return point.reshape(len(point), -1).copy()
 
     def pullback(self, theta: Array, grad: Array) -> Array:

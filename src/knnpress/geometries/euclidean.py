@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import IdentityChart
+from knnpress.typing import Array, ArrayLike
 
 __all__ = ["SquaredEuclidean"]
-
-Array = NDArray[np.float64]
 
 
 class SquaredEuclidean(BaseEstimator):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -17,10 +16,10 @@ from knnpress import _core
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import SoftmaxChart
+from knnpress.typing import Array, ArrayLike
 
 __all__ = ["EMD", "Sinkhorn"]
 
-Array = NDArray[np.float64]
 
 _AUTO_REG = 0.1  # of the median positive ground cost
 _SAFE_COST = 300.0  # cost / reg up to which exp(-cost / reg) may be formed
@@ -77,7 +76,9 @@ def resolve_reg(reg: float | str, M: Array) -> float:
     if isinstance(reg, str) or not (np.isfinite(reg) and reg > 0):
         raise ValueError(f"reg is {reg!r}; give a positive number, or 'auto' for {_AUTO_REG} of the median cost")
     if not np.isfinite(M.max() / reg):
-        raise ValueError(f"reg is {reg:.1e}, too small for costs up to {M.max():.1e}; use at least {M.max() / 1e15:.1e}")
+        raise ValueError(
+            f"reg is {reg:.1e}, too small for costs up to {M.max():.1e}; use at least {M.max() / 1e15:.1e}"
+        )
     return float(reg)
 
 
@@ -242,8 +243,10 @@ class _Solver:
     max_iter: int
 
     def solve(self, X: Array, Z: Array, memory: _Memory | None) -> Array:
-        start = (None, None) if memory is None else (memory.potential, memory.relaxation)
-        value, _, error = _core.sinkhorn(self.cost, X, Z, *start, self.tol, self.max_iter, self.transport)
+        potential, relaxation = (None, None) if memory is None else (memory.potential, memory.relaxation)
+        value, _, error = _core.sinkhorn(
+            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport
+        )
         self._warn(error)
         return value
 

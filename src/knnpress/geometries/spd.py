@@ -1,5 +1,4 @@
-"""Symmetric positive definite matrices: the Jensen-Bregman log-det divergence, and the affine-invariant and
-log-Euclidean metrics."""
+"""Symmetric positive definite matrices: JBLD, and the affine-invariant and log-Euclidean metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
@@ -18,10 +16,10 @@ from knnpress.geometries.base import Linearization, as_real_array, check_weights
 from knnpress.geometries.charts import CholeskyChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.parallel import map_blocks, row_blocks
+from knnpress.typing import Array, ArrayLike
 
 __all__ = ["AIRM", "JBLD", "LogEuclidean"]
 
-Array = NDArray[np.float64]
 
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
@@ -123,13 +121,16 @@ class JBLD(BaseEstimator):
         X = self.check(X)
         w = check_weights(weights, len(X))[:, None]
         blocks = row_blocks(len(X))
-        batches = dict(
-            zip((b.start for b in blocks), map_blocks(lambda b: _core.SpdBatch(X[b], True), blocks), strict=True)
-        )
+        packed = map_blocks(lambda b: _core.SpdBatch(X[b], True), blocks)
+        batches = {b.start: batch for b, batch in zip(blocks, packed, strict=True)}
+
+        def inverse_sum(C: Array) -> Array:
+            z = _core.SpdBatch(C[None], False)
+            return np.sum(map_blocks(lambda b: _core.jbld_pullback(batches[b.start], z, w[b], 0.0)[0], blocks), axis=0)
+
         C: Array = np.einsum("i,iab->ab", w[:, 0], X)
         for _ in range(1000):
-            z = _core.SpdBatch(C[None], False)
-            S = sum(map_blocks(lambda b, z=z: _core.jbld_pullback(batches[b.start], z, w[b], 0.0)[0], blocks))
+            S = inverse_sum(C)
             # The gradient is S - C^-1 / 2; measured in the frame where C is the identity
             L = np.linalg.cholesky(C)
             if np.linalg.norm(L.T @ S @ L - 0.5 * np.eye(len(C))) < 1e-11 * len(C):

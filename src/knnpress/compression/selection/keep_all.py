@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
 from knnpress.geometries.base import Geometry
+from knnpress.typing import Array, Labels
 
 __all__ = ["KeepAll"]
 
@@ -20,12 +20,12 @@ class KeepAll(BaseEstimator):
 
     def compress(
         self,
-        X: NDArray[np.float64],
-        y: NDArray[Any],
+        X: Array,
+        y: Labels,
         *,
         geometry: Geometry,
         n_prototypes: int | None = None,
-        sample_weight: NDArray[np.float64] | None = None,
+        sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
         callback: Callable[..., Any] | None = None,

@@ -1,0 +1,222 @@
+"""Measure knnpress against its peers and against this machine's matrix product; write benchmarks/RESULTS.md.
+
+Every figure is a ratio of times taken in one run, with the same number of threads. Run by `make bench`; nothing else
+should be running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+THREADS = 2
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = str(THREADS)
+
+import numpy as np  # noqa: E402
+
+from knnpress import _core, datasets  # noqa: E402
+from knnpress.estimators import PrototypeClassifier  # noqa: E402
+from knnpress.geometries import JBLD  # noqa: E402
+from knnpress.parallel import map_blocks, row_blocks  # noqa: E402
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def seconds(function: Callable[[], object], repeats: int = 5, at_least: float = 0.3) -> float:
+    """Best time of several runs."""
+    best, spent, done = np.inf, 0.0, 0
+    while done < repeats or spent < at_least:
+        start = time.perf_counter()
+        function()
+        took = time.perf_counter() - start
+        best, spent, done = min(best, took), spent + took, done + 1
+    return best
+
+
+def random_spd(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    A = rng.normal(size=(n, d, 2 * d))
+    return A @ A.transpose(0, 2, 1) / (2 * d)
+
+
+def matmul_rate() -> float:
+    """Float64 flops a second of this machine's matrix product."""
+    A = np.random.default_rng(0).normal(size=(2000, 2000))
+    return 2 * 2000**3 / seconds(lambda: A @ A)
+
+
+class Report:
+    """Rows of the results table, printed as they come."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str = "") -> None:
+        print(line, flush=True)
+        self.lines.append(line)
+
+    def section(self, title: str) -> None:
+        self.say(f"\n## {title}\n")
+        self.say("| what | measured | goal | |")
+        self.say("| --- | ---: | ---: | --- |")
+
+    def row(self, what: str, value: float, goal: float, unit: str = "x", at_most: bool = False) -> None:
+        met = value <= goal if at_most else value >= goal
+        shown, wanted = (f"{v:.0%}" if unit == "%" else f"{v:.3g}{unit}" for v in (value, goal))
+        self.say(f"| {what} | {shown} | {'≤' if at_most else '≥'} {wanted} | {'met' if met else 'NOT MET'} |")
+
+
+def jbld(report: Report) -> None:
+    from pyriemann.utils.distance import pairwise_distance
+
+    report.section("JBLD, all pairs of n = 2000 and m = 200")
+    rng = np.random.default_rng(1)
+    for d, goal in [(19, 0.35), (40, 0.50), (128, 0.40)]:
+        n, m = 2000, 200
+        X, Z = random_spd(rng, n, d), random_spd(rng, m, d)
+        geometry = JBLD()
+        distances, blocks = geometry.distances_to(Z), row_blocks(n, 8 * m)
+        rate = matmul_rate()
+        ours = seconds(lambda: map_blocks(lambda rows: distances(X[rows]), blocks, THREADS))
+        rate = 0.5 * (rate + matmul_rate())
+        report.row(
+            f"d = {d}: share of the matmul rate ({ours / n / m * 1e9:.0f} ns a pair)",
+            n * m * d**3 / 3 / ours / rate,
+            goal,
+            "%",
+        )
+        if d != 19:
+            continue
+
+        def batch(rows: int = 100) -> None:
+            for k in range(0, rows, 20):
+                np.linalg.slogdet(0.5 * (X[k : k + 20, None] + Z))
+
+        # NumPy's batched LAPACK runs on one thread: give it as many as we have
+        numpy = (
+            seconds(
+                lambda: map_blocks(
+                    lambda rows: np.linalg.slogdet(0.5 * (X[rows][:, None] + Z)),
+                    [slice(k, k + 20) for k in range(0, 400, 20)],
+                    THREADS,
+                ),
+                repeats=2,
+            )
+            * n
+            / 400
+        )
+        numpy_one = seconds(batch, repeats=2) * n / 100
+        peer = seconds(lambda: pairwise_distance(X[:20], Z, metric="logdet"), repeats=1) * n / 20
+        report.row("d = 19: times as fast as a NumPy batch of slogdet", numpy_one / ours, 120)
+        report.row("d = 19: the same batch on two threads", numpy / ours, 60)
+        report.row("d = 19: times as fast as pyRiemann's pairwise logdet", peer / ours, 300)
+        memories = map_blocks(lambda rows: geometry.linearize(X[rows], Z).memory, blocks, THREADS)
+        by_start = {rows.start: memory for rows, memory in zip(blocks, memories, strict=True)}
+        weights = rng.normal(size=(n, m))
+
+        def value(rows: slice) -> object:
+            return geometry.linearize(X[rows], Z, by_start[rows.start])
+
+        def value_and_pullback(rows: slice) -> object:
+            return geometry.linearize(X[rows], Z, by_start[rows.start]).pullback(weights[rows])
+
+        both = seconds(lambda: map_blocks(value_and_pullback, blocks, THREADS))
+        alone = seconds(lambda: map_blocks(value, blocks, THREADS))
+        report.row("d = 19: value and full pullback against the value alone", both / alone, 5, at_most=True)
+
+
+def sinkhorn(report: Report) -> None:
+    import ot
+
+    report.section("Sinkhorn, d = 64, all pairs of 500 and 40 histograms")
+    data = datasets.load_digits_histograms()
+    rng = np.random.default_rng(2)
+    M = data.ground_cost / np.median(data.ground_cost[data.ground_cost > 0])
+    X, Z = rng.dirichlet(np.ones(64), 500), rng.dirichlet(np.ones(64), 40)
+    n, m, d, reg, forced = 500, 40, 64, 0.1, 100
+    cost = _core.SinkhornCost(M, reg)
+    blocks = row_blocks(n, 8 * m)
+
+    def solve(rows: slice) -> object:
+        return _core.sinkhorn(cost, X[rows], Z, None, None, 0.0, forced, False)
+
+    rate = matmul_rate()
+    ours = seconds(lambda: map_blocks(solve, blocks, THREADS))
+    rate = 0.5 * (rate + matmul_rate())
+    report.row(
+        f"{forced} iterations: share of the matmul rate ({ours / n / m * 1e6:.1f} us a pair)",
+        n * m * forced * 4 * d**2 / ours / rate,
+        0.55,
+        "%",
+    )
+    options = {"numItermax": forced, "stopThr": 0.0, "warn": False}
+    loop = seconds(lambda: [ot.sinkhorn2(X[i], Z[0], M, reg, **options) for i in range(20)], repeats=2) * n * m / 20
+    report.row("times as fast as a loop of ot.sinkhorn2", loop / ours, 100)
+    many = seconds(lambda: [ot.sinkhorn2(X[i], Z.T.copy(), M, reg, **options) for i in range(20)], repeats=2) * n / 20
+    report.row("times as fast as ot.sinkhorn2 with many histograms", many / ours, 2.5)
+    moved = 0.99 * Z + 0.01 * rng.dirichlet(np.ones(d), m)
+    for tol, goal in [(1e-3, 4.0), (1e-6, 1.5)]:
+        potential, relaxation = np.zeros((n, m, d)), np.zeros((n, m))
+        _core.sinkhorn(cost, X, Z, potential, relaxation, tol, 2000, False)
+        cold = _core.sinkhorn(cost, X, moved, None, None, tol, 2000, False)[1].mean()
+        warm = _core.sinkhorn(cost, X, moved, potential, relaxation, tol, 2000, False)[1].mean()
+        report.row(f"tol {tol:g}: mean iterations cold ({cold:.1f}) over warm ({warm:.1f})", cold / warm, goal)
+
+
+def knn(report: Report) -> None:
+    from pyriemann.classification import KNearestNeighbor
+
+    report.section("Full 1-NN of 1640 queries against 1640 matrices, d = 19 (the size of a half split of ETH-80)")
+    rng = np.random.default_rng(3)
+    X, X_test, y = random_spd(rng, 1640, 19), random_spd(rng, 1640, 19), rng.integers(0, 8, 1640)
+    ours_model = PrototypeClassifier("jbld", n_jobs=THREADS).fit(X, y)
+    ours = seconds(lambda: ours_model.predict(X_test), repeats=3)
+    peer_model = KNearestNeighbor(n_neighbors=1, metric="logdet", n_jobs=THREADS).fit(X, y)
+    queries = 20
+    peer = seconds(lambda: peer_model.predict(X_test[:queries]), repeats=1) * len(X_test) / queries
+    report.row(f"times as fast as pyRiemann's KNearestNeighbor ({ours:.2f} s)", peer / ours, 60)
+    agree = float((ours_model.predict(X_test[:queries]) == peer_model.predict(X_test[:queries])).mean())
+    report.row("predictions that agree with it", agree, 1.0, "%")
+
+
+def machine() -> str:
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        name = names[0] if names else name
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    sections = {"jbld": jbld, "sinkhorn": sinkhorn, "knn": knn}
+    parser.add_argument("only", nargs="*", choices=list(sections), help="sections to run (default: all, and write)")
+    chosen = parser.parse_args().only
+    report = Report()
+    report.say("# Benchmarks")
+    report.say(
+        f"\nMade by `make bench` on {date.today()}, {THREADS} threads, float64. {machine()}; "
+        f"instruction set {_core.target()}."
+    )
+    packages = ("numpy", "scipy", "scikit-learn", "pyriemann", "POT")
+    report.say("Versions: " + ", ".join(f"{p} {version(p)}" for p in packages) + ".")
+    report.say(
+        f"\nThe physical limit is NumPy's float64 matrix product: {matmul_rate() / 1e9:.1f} Gflop/s here, measured "
+        "again beside each figure that refers to it."
+    )
+    for name, section in sections.items():
+        if not chosen or name in chosen:
+            section(report)
+    if not chosen:
+        RESULTS.write_text("\n".join(report.lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Slow, literal references for the fast code, and makers of random points."""
+
+from dataclasses import dataclass
+
+import mpmath
+import numpy as np
+from scipy.linalg import eigvalsh
+from scipy.optimize import linprog, minimize
+from scipy.spatial.distance import cdist
+from scipy.special import softmax, xlogy
+
+# ---- random points --------------------------------------------------------------------------------------------
+
+
+def random_spd(rng, n, d, condition=100.0):
+    """(n, d, d) matrices of exactly this condition number, each in a random frame."""
+    frames = np.linalg.qr(rng.normal(size=(n, d, d)))[0]
+    exponents = rng.uniform(-0.5, 0.5, (n, d))
+    if d > 1:
+        exponents[:, 0], exponents[:, -1] = -0.5, 0.5
+    X = (frames * condition ** exponents[:, None, :]) @ frames.transpose(0, 2, 1)
+    return 0.5 * (X + X.transpose(0, 2, 1))
+
+
+def random_histograms(rng, n, d, zeros=0.0):
+    """(n, d) histograms; each bin is empty with probability `zeros`, but never all of a row."""
+    X = rng.gamma(1.0, size=(n, d)) + 0.01
+    X[rng.random((n, d)) < zeros] = 0.0
+    empty = ~X.any(axis=1)
+    X[empty, rng.integers(d, size=empty.sum())] = 1.0
+    return X / X.sum(axis=1, keepdims=True)
+
+
+def grid_cost(k):
+    """Euclidean distances between the cells of a k x k grid, (k * k, k * k)."""
+    cells = np.argwhere(np.ones((k, k)))
+    return cdist(cells, cells)
+
+
+def random_cost(rng, d):
+    """A ground cost that is not symmetric."""
+    return rng.uniform(0.0, 3.0, (d, d))
+
+
+# ---- symmetric positive definite matrices ---------------------------------------------------------------------
+
+
+def logdet(X):
+    return np.linalg.slogdet(X)[1]
+
+
+def jbld(X, Z):
+    middle = logdet(0.5 * (X[:, None] + Z[None]))
+    return middle - 0.5 * (logdet(X)[:, None] + logdet(Z)[None])
+
+
+def inverse_sums(X, Z, W):
+    """sum_i W[i, j] (X_i + Z_j)^-1"""
+    return np.einsum("ij,ijab->jab", W, np.linalg.inv(X[:, None] + Z[None]))
+
+
+def airm(X, Z):
+    return np.array([[np.linalg.norm(np.log(eigvalsh(x, z))) for z in Z] for x in X])
+
+
+def jbld_50_digits(x, z):
+    with mpmath.workdps(50):
+        x, z = mpmath.matrix(x.tolist()), mpmath.matrix(z.tolist())
+        return float(mpmath.log(mpmath.det((x + z) / 2)) - mpmath.log(mpmath.det(x) * mpmath.det(z)) / 2)
+
+
+def airm_50_digits(x, z):
+    with mpmath.workdps(50):
+        x, z = mpmath.matrix(x.tolist()), mpmath.matrix(z.tolist())
+        whiten = mpmath.cholesky(z) ** -1
+        values = mpmath.eigsy(whiten * x * whiten.T, eigvals_only=True)
+        return float(mpmath.sqrt(sum(mpmath.log(v) ** 2 for v in values)))
+
+
+# ---- optimal transport ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Transport:
+    potential_x: np.ndarray
+    potential_z: np.ndarray
+    plan: np.ndarray
+    dual: float
+    transport: float
+
+
+def soft_minimum(cost, potential, mass, reg):
+    """-reg log sum_j mass_j exp((potential_j - cost_ij) / reg) for each i, over bins that hold mass."""
+    used = mass > 0
+    exponents = (potential[used] - cost[:, used]) / reg
+    top = exponents.max(axis=1, keepdims=True)
+    return -reg * (top[:, 0] + np.log(np.exp(exponents - top) @ mass[used]))
+
+
+def transport_of(potential_x, a, b, M, reg):
+    """The solution that belongs to a potential of a: one half-step, the plan, its values."""
+    potential_z = soft_minimum(M.T, potential_x, a, reg)
+    log_plan = (potential_x[:, None] + potential_z - M) / reg
+    plan = a[:, None] * b * np.exp(np.where(a[:, None] * b > 0, log_plan, 0.0))
+    return Transport(potential_x, potential_z, plan, a @ potential_x + b @ potential_z, np.sum(plan * M))
+
+
+def marginal_error(solution, a):
+    """L1 error of the plan's x marginal; its z marginal is exact by construction."""
+    return np.abs(solution.plan.sum(axis=1) - a).sum()
+
+
+def sinkhorn(a, b, M, reg, tol=1e-13, max_iter=100_000):
+    """min <T, M> + reg KL(T | a b'), by plain alternation in the log domain."""
+    potential_x = np.zeros(len(a))
+    for _ in range(max_iter):
+        potential_z = soft_minimum(M.T, potential_x, a, reg)
+        potential_x, before = soft_minimum(M, potential_z, b, reg), potential_x
+        if a @ np.abs(np.expm1((before - potential_x) / reg)) < tol:
+            return transport_of(potential_x, a, b, M, reg)
+    raise RuntimeError("the reference did not converge")
+
+
+def sinkhorn_pairwise(X, Z, M, reg, value):
+    """(n, m) values of "transport", "dual" or "divergence"."""
+    if value != "divergence":
+        return np.array([[getattr(sinkhorn(x, z, M, reg), value) for z in Z] for x in X])
+    self_x, self_z = ([sinkhorn(p, p, M, reg).dual for p in points] for points in (X, Z))
+    return sinkhorn_pairwise(X, Z, M, reg, "dual") - 0.5 * np.add.outer(self_x, self_z)
+
+
+def emd(a, b, M):
+    """The transport problem as a linear programme."""
+    d = len(a)
+    rows, columns = np.kron(np.eye(d), np.ones(d)), np.kron(np.ones(d), np.eye(d))
+    solution = linprog(M.ravel(), A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([a, b]))
+    assert solution.success, solution.message
+    return solution.fun
+
+
+def barycenter_objective(b, X, weights, M, reg, debiased):
+    """The weighted sum that a barycenter minimises, and its gradient in b (free by a constant).
+
+    Debiased: divergences. Otherwise <T, M> + reg sum T log T.
+    """
+    solutions = [sinkhorn(x, b, M, reg) for x in X]
+    gradient = sum(w * s.potential_z for w, s in zip(weights, solutions, strict=True))
+    if debiased:
+        own = sinkhorn(b, b, M, reg)
+        value = sum(
+            w * (s.dual - 0.5 * sinkhorn(x, x, M, reg).dual) for w, s, x in zip(weights, solutions, X, strict=True)
+        )
+        return value - 0.5 * own.dual, gradient - 0.5 * (own.potential_x + own.potential_z)
+    value = sum(w * (s.transport + reg * xlogy(s.plan, s.plan).sum()) for w, s in zip(weights, solutions, strict=True))
+    return value, gradient + reg * np.log(b)
+
+
+def least_barycenter_objective(X, weights, M, reg, debiased):
+    """The least value a general-purpose optimiser finds over softmax parameters."""
+
+    def fun(theta):
+        b = softmax(theta)
+        value, gradient = barycenter_objective(b, X, weights, M, reg, debiased)
+        return value, b * (gradient - b @ gradient)
+
+    return minimize(fun, np.zeros(X.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-9}).fun
+
+
+# ---- shared checks --------------------------------------------------------------------------------------------
+
+
+def taylor_slope(function, gradient, point, direction, steps=None):
+    """How fast the error of the first-order expansion falls with the step: 2 where the gradient is right, else 1.
+
+    `direction` is scaled to the size of `point`, so that steps are relative.
+    """
+    steps = np.logspace(-1.5, -3.5, 7) if steps is None else steps
+    direction = direction * (np.linalg.norm(point) / np.linalg.norm(direction))
+    start, rate = function(point), np.vdot(gradient, direction)
+    errors = [abs(function(point + t * direction) - start - t * rate) for t in steps]
+    return np.polyfit(np.log(steps), np.log(errors), 1)[0]
+
+
+def _read_only(X):
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+def _spaced(X):
+    wide = np.full((2 * len(X), *X.shape[1:-1], 2 * X.shape[-1]), np.nan, X.dtype)
+    wide[::2, ..., ::2] = X
+    return wide[::2, ..., ::2]
+
+
+#: The same numbers in other forms. Each maps an array to (form, the float64 C-array it stands for).
+INPUT_FORMS = {
+    "float32": lambda X: (X.astype(np.float32), X.astype(np.float32).astype(np.float64)),
+    "integers": lambda X: (np.rint(1000 * X).astype(np.int64), np.rint(1000 * X)),
+    "fortran": lambda X: (np.asfortranarray(X), X),
+    "non-contiguous": lambda X: (_spaced(X), X),
+    "reversed": lambda X: (X[::-1], X[::-1].copy()),
+    "read-only": lambda X: (_read_only(X), X),
+    "lists": lambda X: (X.tolist(), X),
+}
