@@ -348,7 +348,8 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
       double gap = 1.0;
       while (steps++ < max_iter && !(gap < tol)) {
         log_step(t.cost, t, a, s.x, s.z);
-        gap = 0;
+        gap = value[i] = 0;
+        for (int k = 0; k < d; k++) value[i] += a[k] * (s.x[k] + s.z[k]) * t.reg;
         for (int k = 0; k < t.padded_bins; k += W) {
           const V difference = max(min(load(s.x + k) - load(s.z + k), splat(50.0)), splat(-50.0));
           const V moved = abs(exp(difference) - 1.0);
@@ -356,11 +357,7 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
           store(s.x + k, load(s.x + k) - 0.5 * difference);
         }
       }
-      value[i] = 0;
-      for (int k = 0; k < d; k++) {
-        value[i] += a[k] * (s.x[k] + s.z[k]) * t.reg;
-        potential[i * d + k] = s.x[k] * t.reg;
-      }
+      for (int k = 0; k < d; k++) potential[i * d + k] = s.z[k] * t.reg;
       iterations[i] = steps - 1, error[i] = gap;
     }
     return;
@@ -390,7 +387,7 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
           const int64_t at = int64_t(k) * kPairs + lane;
           const double f = __builtin_log(scaling[at]), g = __builtin_log(s.z.scaling[at]);
           value[i] += a[at] * (f + g) * t.reg;
-          potential[i * d + k] = 0.5 * (f + g) * t.reg;
+          potential[i * d + k] = g * t.reg;  // the half-step's answer, which holds at empty bins too
         }
         iterations[i] = step, error[i] = e;
         done[lane] = true, remaining--;

@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knnpress import compression, datasets, exceptions, geometries
-    from knnpress.estimators import PrototypeClassifier
+    from knnpress.estimators import SCC, SHC, SNC, PrototypeClassifier, PrototypeSampler
 
-__all__ = ["PrototypeClassifier", "__version__", "compression", "datasets", "exceptions", "geometries"]
+__all__ = [
+    "SCC",
+    "SHC",
+    "SNC",
+    "PrototypeClassifier",
+    "PrototypeSampler",
+    "__version__",
+    "compression",
+    "datasets",
+    "exceptions",
+    "geometries",
+]
 
-_ESTIMATORS = {"PrototypeClassifier"}
+_ESTIMATORS = {"SCC", "SHC", "SNC", "PrototypeClassifier", "PrototypeSampler"}
 
 
 def __getattr__(name: str) -> Any:

@@ -77,11 +77,10 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
 def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_jobs: int | None = None) -> list[Result]:
     """Return ``[function(block) for block in blocks]``, computed by threads.
 
-    BLAS is held to one thread meanwhile, so that the cores are shared out once. An exception (or Ctrl-C) cancels the
-    blocks not yet begun and is raised here.
+    BLAS is held to one thread meanwhile, so that the cores are shared out once and its sums do not depend on their
+    number. An exception (or Ctrl-C) cancels the blocks not yet begun and is raised here.
     """
-    workers = min(resolve_n_jobs(n_jobs), len(blocks))
-    if workers <= 1:
+    if getattr(_inside, "worker", False):
         return [function(block) for block in blocks]
 
     def run(block: slice) -> Result:
@@ -91,9 +90,12 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
     global _controller
     if _controller is None:
         _controller = ThreadpoolController()
-    pool = ThreadPoolExecutor(workers)
-    try:
-        with _controller.limit(limits=1, user_api="blas"):
+    workers = min(resolve_n_jobs(n_jobs), len(blocks))
+    with _controller.limit(limits=1, user_api="blas"):
+        if workers <= 1:
+            return [function(block) for block in blocks]
+        pool = ThreadPoolExecutor(workers)
+        try:
             return list(pool.map(run, blocks))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

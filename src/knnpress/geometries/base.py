@@ -43,6 +43,13 @@ class Geometry(Protocol):
         """For checked Z: a function from a checked block of X to its distances to every Z."""
         ...
 
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """Move each Z_j towards the centroid of checked X under the weights W[:, j], which sum to one.
+
+        Repeated, it converges to `centroid`; where that has a closed form, one step is enough.
+        """
+        ...
+
 
 @runtime_checkable
 class SmoothGeometry(Geometry, Protocol):
@@ -144,17 +151,17 @@ def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
     try:
         array = np.ascontiguousarray(raw, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} cannot be read as numbers ({error})") from error
+        raise type(error)(f"{name} cannot be read as numbers: {error}") from error
     if raw.ndim != ndim:
         hint = f"Reshape your data, e.g. {name}[None] for a single point" if raw.ndim == ndim - 1 else "Reshape it"
         raise ValueError(f"{name} has shape {raw.shape}; expected {shape}. {hint}")
     if raw.shape[0] == 0:
-        raise ValueError(f"Found array with 0 sample(s) in {name} (shape={raw.shape}) while a minimum of 1 is required")
+        raise ValueError(f"{name} has 0 sample(s) (shape={raw.shape}) while a minimum of 1 is required.")
     if raw.shape[1] == 0:
-        raise ValueError(
-            f"Found array with 0 feature(s) in {name} (shape={raw.shape}) while a minimum of 1 is required"
-        )
-    if not np.isfinite(array.sum()):  # cheap, and right unless the sum overflows
+        raise ValueError(f"{name} has 0 feature(s) (shape={raw.shape}) while a minimum of 1 is required.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(array.sum())  # cheap, and right unless the sum overflows
+    if suspicious:
         bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
         if not bad.any():
             return array

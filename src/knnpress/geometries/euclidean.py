@@ -41,8 +41,11 @@ class SquaredEuclidean(BaseEstimator):
     def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
         """The weighted mean, (d,)."""
         X = self.check(X)
-        mean: Array = check_weights(weights, len(X)) @ X
-        return mean
+        return check_weights(weights, len(X)) @ X
+
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """The weighted means, whatever Z is."""
+        return W.T @ X
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""
@@ -53,7 +56,7 @@ class SquaredEuclidean(BaseEstimator):
 
         def distances(X: Array) -> Array:
             X = X - center
-            D: Array = X @ centered.T
+            D = X @ centered.T
             D *= -2.0
             D += np.einsum("ik,ik->i", X, X)[:, None]
             D += norms
@@ -69,7 +72,6 @@ class SquaredEuclidean(BaseEstimator):
         """Distances and their derivative, ``dD/dZ_j = 2 (Z_j - X_i)``."""
 
         def pullback(W: Array) -> Array:
-            gradient: Array = 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
-            return gradient
+            return 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
 
         return Linearization(self.distances_to(Z)(X), pullback, None)

@@ -16,6 +16,7 @@ from knnpress import _core
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import SoftmaxChart
+from knnpress.parallel import map_blocks
 from knnpress.typing import Array, ArrayLike
 
 __all__ = ["EMD", "Sinkhorn"]
@@ -44,7 +45,8 @@ def check_histograms(X: ArrayLike, name: str = "X", n_bins: int | None = None) -
             f"{name}[{int(np.flatnonzero(empty)[0])}] is all zero, as are {empty.sum()} of {len(array)} histograms; "
             "remove them, or add a small constant to every bin"
         )
-    totals = array.sum(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        totals = array.sum(axis=1, keepdims=True)
     if np.abs(totals - 1.0).max() <= 1e-14:
         return array
     scaled = array / largest  # first by the largest bin: totals may overflow
@@ -172,8 +174,14 @@ class Sinkhorn(BaseEstimator):
         the entropic Wasserstein barycenter.
         """
         X = self.check(X)
-        M = check_ground_cost(self.ground_cost)
-        return barycenter(X, check_weights(weights, len(X)), M / self.effective_reg, self.value == "divergence")
+        return self.centroid_step(X, check_weights(weights, len(X))[:, None], X[:1], 1)[0]
+
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """The weighted barycenters, whatever Z is."""
+        cost = check_ground_cost(self.ground_cost) / self.effective_reg
+        columns = [slice(j, j + 1) for j in range(W.shape[1])]
+        debiased = self.value == "divergence"
+        return np.stack(map_blocks(lambda j: barycenter(X, W[:, j.start], cost, debiased), columns, n_jobs))
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its values to every Z."""
@@ -267,7 +275,7 @@ class _Solver:
             )
 
 
-def barycenter(X: Array, weights: Array, cost: Array, debiased: bool, tol: float = 1e-10) -> Array:
+def barycenter(X: Array, weights: Array, cost: Array, debiased: bool, tol: float = 1e-9) -> Array:
     r"""Minimise a weighted sum of entropic transport costs to the rows of X, by iterative Bregman projections.
 
     In logs, with S the soft minimum of cost / reg: alternate u_i = log x_i - S v_i and v_i = log b - S' u_i, where
@@ -344,6 +352,10 @@ class EMD(BaseEstimator):
     def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
         """The entropic Wasserstein barycenter, (d,)."""
         return Sinkhorn(self.ground_cost, value="transport").centroid(X, weights)
+
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """The weighted barycenters, whatever Z is."""
+        return Sinkhorn(self.ground_cost, value="transport").centroid_step(X, W, Z, n_jobs)
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""

@@ -119,25 +119,18 @@ class JBLD(BaseEstimator):
         Cherian's fixed point :math:`C \leftarrow \left(\sum_i w_i \left(\frac{X_i + C}{2}\right)^{-1}\right)^{-1}`.
         """
         X = self.check(X)
-        w = check_weights(weights, len(X))[:, None]
-        blocks = row_blocks(len(X))
-        packed = map_blocks(lambda b: _core.SpdBatch(X[b], True), blocks)
-        batches = {b.start: batch for b, batch in zip(blocks, packed, strict=True)}
+        return _iterate_centroid(self, X, check_weights(weights, len(X)), 1000)
 
-        def inverse_sum(C: Array) -> Array:
-            z = _core.SpdBatch(C[None], False)
-            return np.sum(map_blocks(lambda b: _core.jbld_pullback(batches[b.start], z, w[b], 0.0)[0], blocks), axis=0)
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """One step of the fixed point, for every Z at once; pairs of weight zero cost nothing."""
+        z = _core.SpdBatch(Z, False)
 
-        C: Array = np.einsum("i,iab->ab", w[:, 0], X)
-        for _ in range(1000):
-            S = inverse_sum(C)
-            # The gradient is S - C^-1 / 2; measured in the frame where C is the identity
-            L = np.linalg.cholesky(C)
-            if np.linalg.norm(L.T @ S @ L - 0.5 * np.eye(len(C))) < 1e-11 * len(C):
-                return C
-            C = _symmetric(np.linalg.inv(2.0 * S))
-        warnings.warn("the JBLD centroid did not converge in 1000 steps", ConvergenceWarning, stacklevel=2)
-        return C
+        def inverse_sum(rows: slice) -> Array:
+            weights = np.ascontiguousarray(W[rows])
+            return _core.jbld_pullback(_core.SpdBatch(X[rows], True), z, weights, 0.0)
+
+        total = np.sum(map_blocks(inverse_sum, row_blocks(len(X)), n_jobs), axis=0)
+        return _symmetric(np.linalg.inv(2.0 * total))
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its divergences to every Z."""
@@ -187,32 +180,36 @@ class AIRM(BaseEstimator):
         return pairwise(self, X, Z, n_jobs)
 
     def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
-        """The Karcher mean, (d, d), by descent with a step that shrinks where it overshoots."""
+        """The Karcher mean, (d, d), by Riemannian gradient descent."""
         X = self.check(X)
-        w = check_weights(weights, len(X))
-        C: Array = np.einsum("i,iab->ab", w, X)
-        step, last = 1.0, np.inf
-        for _ in range(200):
+        return _iterate_centroid(self, X, check_weights(weights, len(X)), 200)
+
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """One Riemannian gradient step of every Z."""
+
+        def move(w: Array, C: Array) -> Array:
+            used = w > 0
             root, inverse_root = _eigen_map(C, np.sqrt), _eigen_map(C, lambda v: 1.0 / np.sqrt(v))
-            tangent = np.einsum("i,iab->ab", w, _eigen_map(_symmetric(inverse_root @ X @ inverse_root), _log))
-            norm = float(np.linalg.norm(tangent))
-            if norm < 1e-11 * len(C):
-                return C
-            step = step * (0.5 if norm > last else 1.0)
-            last = norm
-            C = _symmetric(root @ _eigen_map(step * tangent, np.exp) @ root)
-        warnings.warn("the Karcher mean did not converge in 200 steps", ConvergenceWarning, stacklevel=2)
-        return C
+            logs = _eigen_map(_symmetric(inverse_root @ X[used] @ inverse_root), _log)
+            # The Hessian grows with the spread of the points: shorten the step so that it cannot overshoot
+            spread = float(np.abs(np.linalg.eigvalsh(logs)).max(initial=0.0))
+            step = 2.0 / (1.0 + (spread / np.tanh(spread) if spread > 1e-8 else 1.0))
+            tangent = step * np.einsum("i,iab->ab", w[used], logs)
+            return _symmetric(root @ _eigen_map(tangent, np.exp) @ root)
+
+        moved = map_blocks(lambda j: move(W[:, j.start], Z[j.start]), [slice(j, j + 1) for j in range(len(Z))], n_jobs)
+        return np.stack(moved)
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""
         whiteners = np.linalg.inv(np.linalg.cholesky(Z))
 
         def distances(X: Array) -> Array:
+            # Squared singular values of L_Z^-1 L_X are the eigenvalues of Z^-1 X, without squaring the condition
+            factors = np.linalg.cholesky(X)
             D = np.empty((len(X), len(whiteners)))
             for j, A in enumerate(whiteners):
-                values = np.linalg.eigvalsh(A @ X @ A.T)
-                D[:, j] = np.linalg.norm(_log(values), axis=1)
+                D[:, j] = 2.0 * np.linalg.norm(_log(np.linalg.svd(A @ factors, compute_uv=False)), axis=1)
             return D
 
         return distances
@@ -244,6 +241,11 @@ class LogEuclidean(BaseEstimator):
         mean = np.einsum("i,iab->ab", check_weights(weights, len(X)), _eigen_map(X, _log))
         return _eigen_map(mean, np.exp)
 
+    def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """The weighted centroids, whatever Z is."""
+        means = (W.T @ _flat_log(X)).reshape(Z.shape)
+        return _eigen_map(_symmetric(means), np.exp)
+
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its squared distances to every Z."""
         between_logs = SquaredEuclidean().distances_to(_flat_log(Z))
@@ -271,6 +273,22 @@ class LogEuclidean(BaseEstimator):
             return _symmetric(gradient)
 
         return Linearization(SquaredEuclidean().distances_to(flat_z)(logs_x), pullback, logs_x)
+
+
+def _iterate_centroid(geometry: JBLD | AIRM, X: Array, weights: Array, max_iter: int) -> Array:
+    """Repeat `centroid_step` from the arithmetic mean until it no longer moves."""
+    C: Array = np.einsum("i,iab->ab", weights, X)
+    least = np.inf
+    for _ in range(max_iter):
+        last, C = C, geometry.centroid_step(X, weights[:, None], C[None])[0]
+        whiten = np.linalg.inv(np.linalg.cholesky(last))
+        moved = float(np.linalg.norm(whiten @ (C - last) @ whiten.T))
+        if moved < 1e-11 * len(C) or least <= moved < 1e-5:  # or only rounding still moves it
+            return C
+        least = min(least, moved)
+    name = type(geometry).__name__
+    warnings.warn(f"the {name} centroid did not converge in {max_iter} steps", ConvergenceWarning, stacklevel=3)
+    return C
 
 
 def _flat_log(X: Array) -> Array:

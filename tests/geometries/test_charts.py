@@ -1,0 +1,129 @@
+"""Charts: free parameters to valid points, and gradients back."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from reference import grid_cost, random_histograms, random_spd, taylor_slope
+
+from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
+from knnpress.geometries.charts import CholeskyChart, IdentityChart, SoftmaxChart
+
+M4 = grid_cost(2)
+
+
+def vectors(rng, n):
+    return rng.normal(size=(n, 4))
+
+
+def matrices(rng, n):
+    return random_spd(rng, n, 4, 20.0)
+
+
+def histograms(rng, n):
+    return random_histograms(rng, n, 4)
+
+
+CHARTS = {
+    "identity": (lambda points: IdentityChart(points.shape[1:]), vectors),
+    "identity of matrices": (lambda points: IdentityChart(points.shape[1:]), matrices),
+    "cholesky": (lambda points: CholeskyChart(np.eye(4)), matrices),
+    "cholesky relative to the mean": (lambda points: CholeskyChart.relative_to(points.mean(axis=0)), matrices),
+    "softmax": (lambda points: SoftmaxChart(smoothing=0.0), histograms),
+}
+GEOMETRIES = {
+    "squared euclidean": (SquaredEuclidean(), vectors),
+    "jbld": (JBLD(), matrices),
+    "log-euclidean": (LogEuclidean(), matrices),
+    "dual": (Sinkhorn(M4, reg=0.3, value="dual", tol=1e-13), histograms),
+    "divergence": (Sinkhorn(M4, reg=0.3, tol=1e-13), histograms),
+}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_points_come_back_from_their_parameters(rng, name):
+    make, sample = CHARTS[name]
+    points = sample(rng, 5)
+    theta = make(points).to_theta(points)
+    assert theta.ndim == 2
+    assert_allclose(make(points).to_point(theta), points, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_the_pullback_is_the_adjoint_of_the_derivative(rng, name):
+    make, sample = CHARTS[name]
+    points = sample(rng, 5)
+    chart, A = make(points), rng.normal(size=points.shape)
+    if points.ndim == 3:
+        A = A + A.transpose(0, 2, 1)
+    theta = chart.to_theta(points)
+    # the identity is linear, so a quadratic makes the error visible
+    gradient = chart.pullback(theta, A + 2 * chart.to_point(theta))
+    slope = taylor_slope(
+        lambda t: np.sum(A * chart.to_point(t)) + np.sum(chart.to_point(t) ** 2),
+        gradient,
+        theta,
+        rng.normal(size=theta.shape),
+    )
+    assert slope > 1.9
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_chart_and_its_geometry_compose(rng, name):
+    geometry, sample = GEOMETRIES[name]
+    X, Z = geometry.check(sample(rng, 7)), geometry.check(sample(rng, 3))
+    W, chart = rng.normal(size=(7, 3)), geometry.chart(X)
+    theta = chart.to_theta(Z)
+
+    def value(theta):
+        return np.sum(W * geometry.linearize(X, chart.to_point(theta)).D)
+
+    gradient = chart.pullback(theta, geometry.linearize(X, chart.to_point(theta)).pullback(W))
+    assert gradient.shape == theta.shape
+    assert taylor_slope(value, gradient, theta, rng.normal(size=theta.shape)) > 1.9
+
+
+def test_any_upper_triangle_is_a_positive_definite_matrix(rng):
+    chart = CholeskyChart.relative_to(random_spd(rng, 1, 4)[0])
+    points = chart.to_point(rng.normal(size=(20, 10)))
+    assert np.array_equal(points, points.transpose(0, 2, 1))
+    assert (np.linalg.eigvalsh(points) > 0).all()
+    JBLD().check(points)
+
+
+@pytest.mark.parametrize("geometry", [JBLD(), LogEuclidean()], ids=repr)
+def test_the_origin_of_the_cholesky_chart_is_the_mean_of_the_data(rng, geometry):
+    X = random_spd(rng, 6, 4)
+    upper = np.zeros((1, 4, 4))
+    upper[:, *np.triu_indices(4)] = geometry.chart(X).to_theta(X.mean(axis=0)[None])
+    assert_allclose(upper[0], np.eye(4), rtol=0, atol=1e-12)
+
+
+def test_the_jbld_gradient_in_the_papers_parameters_is_the_corrected_one(rng):
+    """With Z = B'B: dD/dB = 2 B (X + Z)^-1 - B^-T, zero at X = Z (the printed form lacks the 2)."""
+    X, Z = random_spd(rng, 1, 4), random_spd(rng, 1, 4)
+    chart, triangle = CholeskyChart(np.eye(4)), np.triu_indices(4)
+    B = np.linalg.cholesky(Z[0]).T
+    gradient = chart.pullback(chart.to_theta(Z), JBLD().linearize(X, Z).pullback(np.ones((1, 1))))
+    expected = 2 * B @ np.linalg.inv(X[0] + Z[0]) - np.linalg.inv(B).T
+    assert_allclose(gradient[0], expected[triangle], rtol=0, atol=1e-11)
+
+
+def test_any_logarithms_are_a_histogram(rng):
+    points = SoftmaxChart().to_point(np.array([[0.0, 1e4, -1e4], [-1e300, -1e300, 0.0], [1e-9, 0.0, 3.0]]))
+    assert np.isfinite(points).all()
+    assert (points >= 0).all()
+    assert_allclose(points.sum(axis=1), 1, rtol=1e-14)
+
+
+def test_softmax_forgets_a_constant_in_theta_and_in_the_gradient(rng):
+    chart, theta, grad = SoftmaxChart(), rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
+    assert_allclose(chart.to_point(theta + 7), chart.to_point(theta), rtol=1e-14)
+    assert_allclose(chart.pullback(theta, grad + 7), chart.pullback(theta, grad), rtol=0, atol=1e-14)
+    assert_allclose(chart.pullback(theta, grad).sum(axis=1), 0, atol=1e-15)
+
+
+def test_the_softmax_chart_lifts_empty_bins_by_a_share_of_the_uniform_histogram():
+    chart = SoftmaxChart(smoothing=0.05)
+    theta = chart.to_theta(np.array([[1.0, 0.0, 0.0, 0.0]]))
+    assert_allclose(theta.sum(axis=1), 0, atol=1e-14)
+    assert_allclose(chart.to_point(theta), [[0.9625, 0.0125, 0.0125, 0.0125]], rtol=1e-13)
