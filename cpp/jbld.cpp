@@ -69,6 +69,11 @@ INLINE void multiply(LogProduct& p, V pivot) {
   p.exponents += exponent(pivot), p.product *= mantissa(pivot), p.terms++;
 }
 
+// The smaller of pivot / |diagonal| and the margin so far; a NaN, which follows a zero pivot, changes nothing any more.
+INLINE V smaller(V pivot, V diagonal, V margin) {
+  return min(pivot / max(abs(diagonal), splat(kSmallestNormal)), margin);
+}
+
 struct Scratch {
   V *v, *l;  // packed: V = L D and L
   V *e, *f;  // square panels: L^-T, and the same times weight / D
@@ -104,13 +109,13 @@ INLINE V factor(const V* x, const double* z, int d, const Scratch& s, double hal
         V pivot0 = acc[0][0];
         inverse0 = 1.0 / pivot0;
         multiply(det, pivot0);
-        if constexpr (kMargin) *margin = min(*margin, pivot0 / diagonal0);
+        if constexpr (kMargin) *margin = smaller(pivot0, diagonal0, *margin);
         if (R > 1) {
           l10 = acc[R > 1][0] * inverse0;
           V pivot1 = acc[R > 1][1] - acc[R > 1][0] * l10;
           inverse1 = 1.0 / pivot1;
           multiply(det, pivot1);
-          if constexpr (kMargin) *margin = min(*margin, pivot1 / diagonal1);
+          if constexpr (kMargin) *margin = smaller(pivot1, diagonal1, *margin);
         }
       }
       for (int r = kDiagonal ? C : 0; r < R; r++) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
 from knnpress.compression import Compressor, KeepAll, Prototypes, StochasticCompression
 from knnpress.compression.loss import log_softmax
@@ -123,7 +124,7 @@ class _PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def _check_query(self, X: ArrayLike) -> tuple[Array, Callable[[Array], Array]]:
         check_is_fitted(self)
         geometry = self._geometry()
-        points = geometry.check(X)
+        points = geometry.check(X, n_jobs=self.n_jobs)
         validate_data(self, X, reset=False, skip_check_array=True)  # the names of features, where X has any
         if points.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -206,7 +207,7 @@ class PrototypeClassifier(_PrototypeModel):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        ndim = getattr(self.geometry, "point_ndim", 2)
+        ndim = as_geometry(self.geometry).point_ndim
         tags.input_tags.two_d_array = ndim == 1
         tags.input_tags.three_d_array = ndim == 2
         return tags
@@ -605,19 +606,17 @@ def check_training_set(
     """Checked points and labels; sets the estimator's ``n_features_in_`` (and ``feature_names_in_``)."""
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    points = geometry.check(X)
+    points = geometry.check(X, n_jobs=estimator.n_jobs)
     validate_data(estimator, X, skip_check_array=True)
-    labels = column_or_1d(y, warn=True)
-    check_consistent_length(points, labels)
-    check_classification_targets(labels)
+    labels = check_labels(y, len(points))
     estimator.n_features_in_ = points.shape[1]
     return points, labels
 
 
 def check_n_neighbors(k: int, n_prototypes: int) -> None:
     """Refuse a k below one or above the number of prototypes."""
-    if not 1 <= k <= n_prototypes:
-        raise ValueError(f"n_neighbors is {k}, but there are {n_prototypes} prototypes; choose 1 to {n_prototypes}")
+    if not isinstance(k, Integral) or not 1 <= k <= n_prototypes:
+        raise ValueError(f"n_neighbors is {k!r}, but there are {n_prototypes} prototypes; choose 1 to {n_prototypes}")
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
@@ -627,6 +626,19 @@ def as_generator(random_state: Any) -> np.random.Generator:
     if random_state is None or isinstance(random_state, (int, np.integer)):
         return np.random.default_rng(random_state)
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def check_labels(y: ArrayLike, n: int) -> Labels:
+    """Labels of n points: numbers or strings, none missing."""
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n:
+        raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    elif labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
+        raise ValueError("y contains missing labels (None or NaN); remove those points")
+    check_classification_targets(labels)
+    return labels
 
 
 def check_sample_weight(weight: ArrayLike, n: int) -> Array:

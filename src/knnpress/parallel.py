@@ -7,14 +7,16 @@ threads.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from numbers import Integral
+from typing import Any, TypeVar
 
 import joblib
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 __all__ = ["BLOCK_BYTES", "map_blocks", "resolve_n_jobs", "row_blocks"]
 
@@ -27,7 +29,6 @@ _TARGET_BLOCKS = 32  # enough to keep many threads even
 _LEAST_ROWS = 32  # below this the call itself costs as much as the work
 
 _inside = threading.local()
-_controller: ThreadpoolController | None = None
 
 
 def resolve_n_jobs(n_jobs: int | None = None) -> int:
@@ -49,8 +50,8 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
     if n_jobs is None:
         nested = multiprocessing.parent_process() is not None or get_active_backend()[0].nesting_level
         return 1 if nested else joblib.cpu_count()
-    if n_jobs == 0:
-        raise ValueError("n_jobs is 0; give the number of threads, or None for all cores")
+    if not isinstance(n_jobs, Integral) or n_jobs == 0:
+        raise ValueError(f"n_jobs is {n_jobs!r}; give the number of threads, or None for all cores")
     return max(1, n_jobs if n_jobs > 0 else joblib.cpu_count() + 1 + n_jobs)
 
 
@@ -70,7 +71,7 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
     """
     most = max(1, BLOCK_BYTES // max(1, bytes_per_row))
     size = min(most, max(_LEAST_ROWS, -(-n_rows // _TARGET_BLOCKS)))
-    size = -(-size // 8) * 8 if size >= 8 else size  # whole vectors
+    size = size // 8 * 8 or size  # whole vectors
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
@@ -87,15 +88,42 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
         _inside.worker = True
         return function(block)
 
-    global _controller
-    if _controller is None:
-        _controller = ThreadpoolController()
     workers = min(resolve_n_jobs(n_jobs), len(blocks))
-    with _controller.limit(limits=1, user_api="blas"):
+    with _one_blas_thread:
         if workers <= 1:
             return [function(block) for block in blocks]
         pool = ThreadPoolExecutor(workers)
         try:
-            return list(pool.map(run, blocks))
+            futures = [pool.submit(run, block) for block in blocks]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            for failed in (f for f in futures if f.done() and f.exception()):
+                failed.result()  # raises
+            return [f.result() for f in futures]
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _OneBlasThread:
+    """Holds BLAS to one thread from the first entry to the last exit, however many threads enter and leave."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.entered = 0
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.entered == 0:
+                self.limit = threadpool_limits(limits=1, user_api="blas")
+            self.entered += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self.lock:
+            self.entered -= 1
+            if self.entered == 0:
+                self.limit.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
+if hasattr(os, "register_at_fork"):  # a child has no other threads: a lock or a count taken by them is void there
+    os.register_at_fork(after_in_child=_one_blas_thread.__init__)  # type: ignore[misc]

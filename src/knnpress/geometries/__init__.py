@@ -48,6 +48,7 @@ def as_geometry(geometry: Geometry | str) -> Geometry:
         if geometry not in _BY_NAME:
             raise ValueError(f"geometry is {geometry!r}; choose one of {', '.join(map(repr, _BY_NAME))}, or an object")
         return _BY_NAME[geometry]()
-    if not isinstance(geometry, Geometry):
-        raise TypeError(f"geometry is a {type(geometry).__name__}; give a geometry such as JBLD(), or a name")
+    if isinstance(geometry, type) or not isinstance(geometry, Geometry):
+        given = geometry.__name__ if isinstance(geometry, type) else f"a {type(geometry).__name__}"
+        raise TypeError(f"geometry is {given}; give a geometry such as JBLD(), or a name")
     return geometry

@@ -27,7 +27,7 @@ class Geometry(Protocol):
 
     point_ndim: int
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Validate points; returns a float64 C-array, the input itself where it already is one."""
         ...
 
@@ -108,8 +108,8 @@ class Linearization:
 
 def pairwise(geometry: Geometry, X: ArrayLike, Z: ArrayLike | None, n_jobs: int | None) -> Array:
     """Check X and Z and fill the whole (n, m) matrix, block by block. Every geometry's `pairwise` is this."""
-    X = geometry.check(X)
-    Z = X if Z is None else geometry.check(Z, "Z")
+    X = geometry.check(X, n_jobs=n_jobs)
+    Z = X if Z is None else geometry.check(Z, "Z", n_jobs)
     check_same_size(X, Z)
     distances = geometry.distances_to(Z)
     D = np.empty((len(X), len(Z)))
@@ -141,30 +141,33 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
     return weights / total
 
 
-def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
-    """X as a float64 C-array of `ndim` dimensions with no empty axis and no NaN or infinity."""
+def as_float_array(X: ArrayLike, name: str) -> Array:
+    """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged or not numbers."""
     if hasattr(X, "toarray"):
         raise TypeError(f"Sparse data was passed as {name}, but dense data is required; use {name}.toarray()")
-    raw = np.asarray(X)
-    if np.iscomplexobj(raw):
-        raise ValueError(f"Complex data not supported: {name} has dtype {raw.dtype}; split it into real features")
     try:
-        array = np.ascontiguousarray(raw, dtype=np.float64)
+        raw = np.asarray(X)
+        array = raw if np.iscomplexobj(raw) else np.require(raw, np.float64, "C")
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} cannot be read as numbers: {error}") from error
-    if raw.ndim != ndim:
-        hint = f"Reshape your data, e.g. {name}[None] for a single point" if raw.ndim == ndim - 1 else "Reshape it"
-        raise ValueError(f"{name} has shape {raw.shape}; expected {shape}. {hint}")
-    if raw.shape[0] == 0:
-        raise ValueError(f"{name} has 0 sample(s) (shape={raw.shape}) while a minimum of 1 is required.")
-    if raw.shape[1] == 0:
-        raise ValueError(f"{name} has 0 feature(s) (shape={raw.shape}) while a minimum of 1 is required.")
+    if np.iscomplexobj(array):
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; split it into real features")
+    return array
+
+
+def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
+    """X as a float64 C-array of `ndim` dimensions with no empty axis and no NaN or infinity."""
+    array = as_float_array(X, name)
+    if array.ndim != ndim:
+        hint = f"Reshape your data, e.g. {name}[None] for a single point" if array.ndim == ndim - 1 else "Reshape it"
+        raise ValueError(f"{name} has shape {array.shape}; expected {shape}. {hint}")
+    for axis, what in enumerate(("sample(s)", "feature(s)")):
+        if array.shape[axis] == 0:
+            raise ValueError(f"{name} has 0 {what} (shape={array.shape}) while a minimum of 1 is required.")
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(array.sum())  # cheap, and right unless the sum overflows
-    if suspicious:
-        bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
-        if not bad.any():
-            return array
+    bad = ~np.isfinite(array).all(axis=tuple(range(1, ndim))) if suspicious else np.zeros(1, dtype=bool)
+    if bad.any():
         row = int(np.flatnonzero(bad)[0])
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array[row]))[0])
         raise InvalidPointError(

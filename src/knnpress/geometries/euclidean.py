@@ -30,7 +30,7 @@ class SquaredEuclidean(BaseEstimator):
     point_ndim = 1
     exact_gradient = True
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d); refuses NaN, infinity and other shapes."""
         return as_real_array(X, 2, name, "(n_samples, n_dims)")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import Linearization, as_float_array, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import SoftmaxChart
 from knnpress.parallel import map_blocks
 from knnpress.typing import Array, ArrayLike
@@ -58,7 +59,7 @@ def check_ground_cost(ground_cost: ArrayLike | None) -> Array:
     """Return a ground cost as a float64 C-array (d, d), finite and non-negative."""
     if ground_cost is None:
         raise ValueError("ground_cost is None; give the (d, d) matrix of costs between bins")
-    M = np.ascontiguousarray(ground_cost, dtype=np.float64)
+    M = as_float_array(ground_cost, "ground_cost")
     if M.ndim != 2 or M.shape[0] != M.shape[1] or M.size == 0:
         raise ValueError(f"ground_cost has shape {M.shape}; expected a square matrix (n_bins, n_bins)")
     bad = ~(np.isfinite(M) & (M >= 0))
@@ -75,9 +76,9 @@ def resolve_reg(reg: float | str, M: Array) -> float:
     if reg == "auto":
         positive = M[M > 0]
         return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
-    if isinstance(reg, str) or not (np.isfinite(reg) and reg > 0):
+    if not isinstance(reg, Real) or not (np.isfinite(reg) and reg > 0):
         raise ValueError(f"reg is {reg!r}; give a positive number, or 'auto' for {_AUTO_REG} of the median cost")
-    if not np.isfinite(M.max() / reg):
+    if M.max() > 1e300 * reg:
         raise ValueError(
             f"reg is {reg:.1e}, too small for costs up to {M.max():.1e}; use at least {M.max() / 1e15:.1e}"
         )
@@ -159,9 +160,9 @@ class Sinkhorn(BaseEstimator):
         """`reg` in units of the ground cost, with "auto" resolved."""
         return resolve_reg(self.reg, check_ground_cost(self.ground_cost))
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
-        return check_histograms(X, name, len(check_ground_cost(self.ground_cost)))
+        return check_histograms(X, name, len(self._check_settings()))
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """Values between all pairs of rows, (n, m); Z None means X itself."""
@@ -227,7 +228,8 @@ class Sinkhorn(BaseEstimator):
 
         return Linearization(D, pullback, memory)
 
-    def _solver(self) -> _Solver:
+    def _check_settings(self) -> Array:
+        """The ground cost, once it, `reg` and `value` fit together."""
         if self.value not in ("divergence", "dual", "transport"):
             raise ValueError(f"value is {self.value!r}; choose 'divergence', 'dual' or 'transport'")
         M = check_ground_cost(self.ground_cost)
@@ -236,6 +238,11 @@ class Sinkhorn(BaseEstimator):
                 "the Sinkhorn divergence needs a symmetric ground cost; use value='dual' or 'transport', or "
                 "(ground_cost + ground_cost.T) / 2"
             )
+        resolve_reg(self.reg, M)
+        return M
+
+    def _solver(self) -> _Solver:
+        M = self._check_settings()
         cost = _core.SinkhornCost(M, resolve_reg(self.reg, M))
         return _Solver(cost, self.value == "transport", self.value == "divergence", self.tol, self.max_iter)
 
@@ -341,7 +348,7 @@ class EMD(BaseEstimator):
     def __init__(self, ground_cost: ArrayLike | None = None) -> None:
         self.ground_cost = ground_cost
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
         return check_histograms(X, name, len(check_ground_cost(self.ground_cost)))
 

@@ -26,7 +26,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-def check_spd(X: ArrayLike, name: str = "X") -> Array:
+def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
     """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices.
 
     Asymmetry below 1e-8 of a matrix's largest entry is taken for rounding and averaged away. A matrix counts as
@@ -43,7 +43,7 @@ def check_spd(X: ArrayLike, name: str = "X") -> Array:
         relative: Array = gap / np.maximum(np.abs(block).max(axis=(1, 2)), _TINY)
         return relative
 
-    gap = np.concatenate(map_blocks(asymmetry, blocks))
+    gap = np.concatenate(map_blocks(asymmetry, blocks, n_jobs))
     if (gap > _SYMMETRY).any():
         row = int(np.flatnonzero(gap > _SYMMETRY)[0])
         raise InvalidPointError(
@@ -53,7 +53,7 @@ def check_spd(X: ArrayLike, name: str = "X") -> Array:
         )
     if gap.any():
         array = 0.5 * (array + array.transpose(0, 2, 1))
-    margin = np.concatenate(map_blocks(lambda rows: _core.SpdBatch(array[rows], True).margin, blocks))
+    margin = np.concatenate(map_blocks(lambda rows: _core.SpdBatch(array[rows], True).margin, blocks, n_jobs))
     bad = ~(margin > array.shape[1] * _EPS)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -105,9 +105,9 @@ class JBLD(BaseEstimator):
     point_ndim = 2
     exact_gradient = True
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
-        return check_spd(X, name)
+        return check_spd(X, name, n_jobs)
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """Divergences between all pairs of matrices, (n, m); Z None means X itself."""
@@ -171,9 +171,9 @@ class AIRM(BaseEstimator):
 
     point_ndim = 2
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
-        return check_spd(X, name)
+        return check_spd(X, name, n_jobs)
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """Distances between all pairs of matrices, (n, m); Z None means X itself."""
@@ -227,9 +227,9 @@ class LogEuclidean(BaseEstimator):
     point_ndim = 2
     exact_gradient = True
 
-    def check(self, X: ArrayLike, name: str = "X") -> Array:
+    def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
-        return check_spd(X, name)
+        return check_spd(X, name, n_jobs)
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """Squared distances between all pairs of matrices, (n, m); Z None means X itself."""
