@@ -229,7 +229,7 @@ def machine() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     sections = {"jbld": jbld, "sinkhorn": sinkhorn, "knn": knn}
-    parser.add_argument("only", nargs="*", choices=list(sections), help="sections to run (default: all, and write)")
+    parser.add_argument("--only", nargs="+", choices=list(sections), help="sections to run (default: all, and write)")
     chosen = parser.parse_args().only
     report = Report()
     report.say("# Benchmarks")

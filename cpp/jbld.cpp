@@ -77,16 +77,16 @@ INLINE V smaller(V pivot, V diagonal, V margin) {
 struct Scratch {
   V *v, *l;  // packed: V = L D and L
   V *e, *f;  // square panels: L^-T, and the same times weight / D
-  V *g;      // packed: minus the weighted sum of inverses
+  V *g;      // square panels: minus the weighted sum of inverses, upper triangle
   V *x;      // packed: matrices gathered from several groups
 };
 INLINE Scratch carve(double* work, int d) {
-  int64_t packed = packed_size(d) + C * C, square = int64_t(d + 1) * d;
+  int64_t packed = packed_size(d) + C * C, square = int64_t(d + 1) * d + C * C;
   V* p = reinterpret_cast<V*>(work);
   return {p, p + packed, p + 2 * packed, p + 2 * packed + square, p + 2 * packed + 2 * square,
-          p + 3 * packed + 2 * square};
+          p + 2 * packed + 3 * square};
 }
-int64_t jbld_work(int d) { return W * (4 * (packed_size(d) + C * C) + 2 * int64_t(d + 1) * d); }
+int64_t jbld_work(int d) { return W * (3 * (packed_size(d) + C * C) + 3 * (int64_t(d + 1) * d + C * C)); }
 
 // log|x + z| - halvings * log 2: factors x + z, one matrix a lane. With kInverse also fills e and f.
 template <bool kMargin, bool kInverse>
@@ -152,25 +152,31 @@ INLINE V factor(const V* x, const double* z, int d, const Scratch& s, double hal
   return log_scaled(det.product, det.exponents, 1023.0 * det.terms + halvings);
 }
 
-// g -= e f': adds minus the weighted inverses of the last factorisation, lower triangle.
+// g -= e f': adds minus the weighted inverses of the last factorisation. Panel j holds rows 0 to j + 1, so that a tile
+// begins at column j, before which rows j and j + 1 of f are zero.
 INLINE void add_inverse(const Scratch& s, int d) {
   const int end = (d + 1) & ~1;
-  int64_t panel = 0;
   for (int j = 0; j < d; j += C) {
-    for_row_tiles(j, d, [&](auto size, auto, int i) INLINE_LAMBDA {
+    V* panel = s.g + int64_t(j) * d;
+    for_row_tiles(0, j + C < d ? j + C : d, [&](auto size, auto, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
-      V* g = s.g + panel + (i - j) * C;
       V acc[R][C];
       for (int r = 0; r < R; r++)
-        for (int c = 0; c < C; c++) acc[r][c] = g[r * C + c];
-      const int k = i & ~1;
-      multiply_subtract(acc, s.e + int64_t(k) * d + i * C, d * C, 0, s.f + int64_t(k) * d + j * C, d * C, 0,
-                        (end - k) / C);
+        for (int c = 0; c < C; c++) acc[r][c] = panel[(i + r) * C + c];
+      multiply_subtract(acc, s.e + int64_t(j) * d + i * C, d * C, 0, s.f + int64_t(j) * d + j * C, d * C, 0,
+                        (end - j) / C);
       for (int r = 0; r < R; r++)
-        for (int c = 0; c < C; c++) g[r * C + c] = acc[r][c];
+        for (int c = 0; c < C; c++) panel[(i + r) * C + c] = acc[r][c];
     });
-    panel += (d - j) * C;
   }
+}
+
+// Fills a (d, d) matrix from g, each entry by way of `reduce`.
+template <class Reduce>
+INLINE void write_symmetric(const Scratch& s, int d, double* out, Reduce reduce) {
+  for (int i = 0; i < d; i++)
+    for (int c = 0; c <= i; c++)
+      out[i * d + c] = out[c * d + i] = reduce(s.g[int64_t(i & ~1) * d + c * C + (i & 1)]);
 }
 
 void logdet(const double* x, int64_t groups, int d, double* work, double* out, double* out_margin) {
@@ -209,7 +215,7 @@ void pullback(const double* x, int64_t n, const double* z, int64_t m, int d, con
   for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.e[k] = V{}, s.f[k] = V{};
   for (int64_t j = 0; j < m; j++) {
     const double* zj = z + j * size;
-    for (int64_t k = 0; k < size; k++) s.g[k] = V{};
+    for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.g[k] = V{};
     auto add = [&](const V* matrices, V weights) {
       factor<false, true>(matrices, zj, d, s, 0.0, nullptr, weights);
       add_inverse(s, d);
@@ -245,7 +251,23 @@ void pullback(const double* x, int64_t n, const double* z, int64_t m, int d, con
       }
     }
     if (n_pending > 0) flush();
-    for (int64_t k = 0; k < size; k++) out[j * size + k] = -sum(s.g[k]);
+    write_symmetric(s, d, out + j * d * d, [](V v) { return -sum(v); });
+  }
+}
+
+void inverse(const double* x, int64_t n, int d, double* work, double* out) {
+  const Scratch s = carve(work, d);
+  for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.e[k] = V{}, s.f[k] = V{};
+  double* zeros = reinterpret_cast<double*>(s.x);
+  for (int64_t k = 0; k < packed_size(d); k++) zeros[k] = 0.0;
+  for (int64_t i = 0; i < n; i++) {
+    if (i % W == 0) {
+      for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.g[k] = V{};
+      const V* matrices = reinterpret_cast<const V*>(x) + i / W * packed_size(d);
+      factor<false, true>(matrices, zeros, d, s, 0.0, nullptr, splat(1.0));
+      add_inverse(s, d);
+    }
+    write_symmetric(s, d, out + i * d * d, [&](V v) { return -v[i % W]; });
   }
 }
 
@@ -253,7 +275,8 @@ void pullback(const double* x, int64_t n, const double* z, int64_t m, int d, con
 
 void fill_jbld(Kernels& k) {
   k.lanes = W;
-  k.logdet = logdet, k.jbld_pairwise = pairwise, k.jbld_pullback = pullback, k.jbld_work = jbld_work;
+  k.logdet = logdet, k.jbld_pairwise = pairwise, k.jbld_pullback = pullback, k.inverse = inverse;
+  k.jbld_work = jbld_work;
 }
 
 }  // namespace knnpress::KNNPRESS_TARGET

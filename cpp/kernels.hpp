@@ -41,13 +41,15 @@ struct Kernels {
 
   // log-determinants of `groups` packed groups of matrices; margin = min over pivots of pivot / diagonal entry
   void (*logdet)(const double* x, int64_t groups, int d, double* work, double* logdet, double* margin);
+  // out[i] = x_i^-1, (n, d, d)
+  void (*inverse)(const double* x, int64_t n, int d, double* work, double* out);
   // out[i, j] = JBLD(x_i, z_j)
   void (*jbld_pairwise)(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z,
                         int64_t m, int d, double* work, double* out);
-  // out[j] = sum_i weight[i, j] (x_i + z_j)^-1, packed; pairs with |weight| <= tolerance are skipped
+  // out[j] = sum_i weight[i, j] (x_i + z_j)^-1, (m, d, d); pairs with |weight| <= tolerance are skipped
   void (*jbld_pullback)(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight,
                         double tolerance, double* work, double* out);
-  int64_t (*jbld_work)(int d);           // doubles of scratch the three above need
+  int64_t (*jbld_work)(int d);           // doubles of scratch the four above need
 
   void (*sinkhorn)(const SinkhornTables&, const SinkhornJob&, double* work);
   // value[i] = OT(x_i, x_i), potential (n, n_bins) by the symmetric iteration

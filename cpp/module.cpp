@@ -102,12 +102,6 @@ void pack_matrix(const double* matrix, int d, double* out, size_t stride) {
       for (int c = j; c < j + kPanel; c++, out += stride)
         *out = c < d ? matrix[size_t(std::max(i, c)) * d + std::min(i, c)] : 0.0;
 }
-void unpack_matrix(const double* packed, int d, double* matrix) {
-  for (int j = 0; j < d; j += kPanel)
-    for (int i = j; i < d; i++)
-      for (int c = j; c < j + kPanel; c++, packed++)
-        if (c <= i) matrix[size_t(i) * d + c] = matrix[size_t(c) * d + i] = *packed;
-}
 
 // A batch of matrices with their log-determinants. `lanes`: interleaved for the kernel's vectors (the X of a block);
 // otherwise one after the other (the Z).
@@ -137,6 +131,15 @@ struct SpdBatch {
       for (int64_t i = 0; i < n; i++) pack_matrix(data + size_t(i) * d * d, d, packed.get() + i * size, 1);
     }
     matrices = std::move(packed);
+  }
+  Out<double> inverse() const {
+    if (!lanes) throw std::invalid_argument("only matrices packed in lanes can be inverted");
+    auto out = make_array<double>({size_t(n), size_t(d), size_t(d)});
+    double* result = out.data();
+    nb::gil_scoped_release released;
+    Buffer work = allocate(kernels->jbld_work(d));
+    kernels->inverse(matrices.get(), n, d, work.get(), result);
+    return out;
   }
   Out<double> copy(const Buffer& b) const {
     auto out = make_array<double>({size_t(n)});
@@ -169,10 +172,8 @@ Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> we
   double* data = out.data();
   const double* w = weight.data();
   nb::gil_scoped_release released;
-  const size_t size = packed_size(x.d);
-  Buffer work = allocate(x.kernels->jbld_work(x.d)), packed = allocate(product({size_t(z.n), size}));
-  x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance, work.get(), packed.get());
-  for (int64_t j = 0; j < z.n; j++) unpack_matrix(packed.get() + j * size, x.d, data + size_t(j) * x.d * x.d);
+  Buffer work = allocate(x.kernels->jbld_work(x.d));
+  x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance, work.get(), data);
   return out;
 }
 
@@ -292,6 +293,7 @@ NB_MODULE(_core, module) {
 
   nb::class_<SpdBatch>(module, "SpdBatch")
       .def(nb::init<In<double, 3>, bool>(), "X"_a, "lanes"_a)
+      .def("inverse", &SpdBatch::inverse)
       .def_prop_ro("logdet", [](const SpdBatch& b) { return b.copy(b.logdet); }, nb::rv_policy::move)
       .def_prop_ro("margin", [](const SpdBatch& b) { return b.copy(b.margin); }, nb::rv_policy::move);
   module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a);

@@ -153,8 +153,8 @@ class JBLD(BaseEstimator):
             W = np.ascontiguousarray(W, dtype=np.float64)
             tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
             gradient = _core.jbld_pullback(x, z, W, tolerance)
-            gradient -= (0.5 * W.sum(axis=0))[:, None, None] * np.linalg.inv(Z)
-            return _symmetric(gradient)
+            gradient -= (0.5 * W.sum(axis=0))[:, None, None] * _core.SpdBatch(Z, True).inverse()
+            return gradient
 
         return Linearization(_core.jbld_pairwise(x, z), pullback, x)
 
