@@ -95,12 +95,14 @@ const Target* find_target(const std::string& name) {
 
 // ---- symmetric positive definite matrices ---------------------------------------------------------------------
 
-// Writes the lower triangle of one (d, d) matrix into packed panels, `stride` doubles apart.
-void pack_matrix(const double* matrix, int d, double* out, size_t stride) {
+// Writes the lower triangles of `width` (d, d) matrices into packed panels, side by side.
+void pack_matrices(const double* const* matrices, size_t width, int d, double* out) {
   for (int j = 0; j < d; j += kPanel)
     for (int i = j; i < d; i++)
-      for (int c = j; c < j + kPanel; c++, out += stride)
-        *out = c < d ? matrix[size_t(std::max(i, c)) * d + std::min(i, c)] : 0.0;
+      for (int c = j; c < j + kPanel; c++, out += width) {
+        const size_t at = size_t(std::max(i, c)) * d + std::min(i, c);
+        for (size_t l = 0; l < width; l++) out[l] = c < d ? matrices[l][at] : 0.0;
+      }
 }
 
 // A batch of matrices with their log-determinants. `lanes`: interleaved for the kernel's vectors (the X of a block);
@@ -120,15 +122,20 @@ struct SpdBatch {
     nb::gil_scoped_release released;
     const size_t size = packed_size(d), width = kernels->lanes, groups = (n + width - 1) / width;
     Buffer packed = allocate(product({groups, size, width}));
-    for (size_t i = 0; i < groups * width; i++)  // the last group is filled up with its last matrix
-      pack_matrix(data + product({size_t(std::min<int64_t>(i, n - 1)), size_t(d), size_t(d)}), d,
-                  packed.get() + i / width * size * width + i % width, width);
+    std::vector<const double*> group(width);
+    for (size_t g = 0; g < groups; g++) {  // the last group is filled up with its last matrix
+      for (size_t l = 0; l < width; l++) group[l] = data + std::min<size_t>(g * width + l, n - 1) * d * d;
+      pack_matrices(group.data(), width, d, packed.get() + g * size * width);
+    }
     logdet = allocate(groups * width), margin = allocate(groups * width);
     Buffer work = allocate(kernels->jbld_work(d));
     kernels->logdet(packed.get(), groups, d, work.get(), logdet.get(), margin.get());
     if (!lanes) {
       packed = allocate(product({size_t(n), size}));
-      for (int64_t i = 0; i < n; i++) pack_matrix(data + size_t(i) * d * d, d, packed.get() + i * size, 1);
+      for (int64_t i = 0; i < n; i++) {
+        const double* matrix = data + size_t(i) * d * d;
+        pack_matrices(&matrix, 1, d, packed.get() + i * size);
+      }
     }
     matrices = std::move(packed);
   }

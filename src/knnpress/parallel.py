@@ -10,13 +10,12 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from numbers import Integral
 from typing import Any, TypeVar
 
 import joblib
 from joblib.parallel import get_active_backend
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["BLOCK_BYTES", "map_blocks", "resolve_n_jobs", "row_blocks"]
 
@@ -81,26 +80,50 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
     BLAS is held to one thread meanwhile, so that the cores are shared out once and its sums do not depend on their
     number. An exception (or Ctrl-C) cancels the blocks not yet begun and is raised here.
     """
-    if getattr(_inside, "worker", False):
-        return [function(block) for block in blocks]
-
-    def run(block: slice) -> Result:
-        _inside.worker = True
-        return function(block)
-
     workers = min(resolve_n_jobs(n_jobs), len(blocks))
     with _one_blas_thread:
         if workers <= 1:
             return [function(block) for block in blocks]
-        pool = ThreadPoolExecutor(workers)
+        return _share_out(function, blocks, workers)
+
+
+def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:
+    """Let this thread and `workers - 1` others take blocks in turn: a pool's futures would cost 50 us a block."""
+    results: dict[int, Result] = {}
+    failures: list[BaseException] = []
+    turns, lock = iter(range(len(blocks))), threading.Lock()
+
+    def work() -> None:
+        while not failures:
+            with lock:
+                turn = next(turns, None)
+            if turn is None:
+                return
+            try:
+                results[turn] = function(blocks[turn])
+            except BaseException as failure:
+                failures.append(failure)
+
+    def work_inside() -> None:
+        _inside.worker = True
         try:
-            futures = [pool.submit(run, block) for block in blocks]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            for failed in (f for f in futures if f.done() and f.exception()):
-                failed.result()  # raises
-            return [f.result() for f in futures]
+            work()
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            _inside.worker = False
+
+    threads = [threading.Thread(target=work_inside, daemon=True) for _ in range(workers - 1)]
+    try:
+        for thread in threads:
+            thread.start()
+        work_inside()
+    except BaseException as failure:  # Ctrl-C between two blocks
+        failures.append(failure)
+    for thread in threads:
+        if thread.ident is not None:
+            thread.join()
+    if failures:
+        raise failures[0]
+    return [results[turn] for turn in range(len(blocks))]
 
 
 class _OneBlasThread:
@@ -109,12 +132,15 @@ class _OneBlasThread:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.entered = 0
+        self.libraries: ThreadpoolController | None = None
         self.limit: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
             if self.entered == 0:
-                self.limit = threadpool_limits(limits=1, user_api="blas")
+                if self.libraries is None:  # a scan of everything loaded takes milliseconds: once is enough
+                    self.libraries = ThreadpoolController()
+                self.limit = self.libraries.limit(limits=1, user_api="blas")
             self.entered += 1
 
     def __exit__(self, *exception: object) -> None:
