@@ -658,10 +658,6 @@ def resolve_n_prototypes(n_prototypes: int | float | None, n: int, n_classes: in
     if isinstance(n_prototypes, (bool, str)) or not n_prototypes > 0:
         raise ValueError(f"n_prototypes is {n_prototypes!r}; give a positive count, or a share between 0 and 1")
     if isinstance(n_prototypes, (int, np.integer)):
-        if n_prototypes < n_classes:
-            raise ValueError(
-                f"n_prototypes is {n_prototypes}, but there are {n_classes} classes; give each at least one"
-            )
         return int(n_prototypes)
     if n_prototypes > 1:
         raise ValueError(f"n_prototypes is {n_prototypes}; a share is at most 1, a count a whole number")

@@ -30,9 +30,9 @@ class KeepAll(BaseEstimator):
         n_jobs: int | None = None,
         callback: Callable[..., Any] | None = None,
     ) -> Prototypes:
-        """Return X and y as they are; `n_prototypes`, if given, must not ask for fewer."""
+        """Return a copy of X and y; `n_prototypes`, if given, must not ask for fewer."""
         if n_prototypes is not None and n_prototypes < len(X):
             raise ValueError(
                 f"KeepAll keeps all {len(X)} points, but n_prototypes is {n_prototypes}; choose another compressor"
             )
-        return Prototypes(X, y, indices=np.arange(len(X)))
+        return Prototypes(X.copy(), y.copy(), indices=np.arange(len(X)))

@@ -1,0 +1,64 @@
+"""The soft nearest-neighbour loss, against its definition, finite differences and its limits."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from knnpress.compression.loss import neighbor_loss
+
+
+def literal_loss(D, same, gamma, weight):
+    total = 0.0
+    for i in range(len(D)):
+        odds = [np.exp(-(gamma**2) * d) for d in D[i]]
+        total -= weight[i] * np.log(sum(o for o, s in zip(odds, same[i], strict=True) if s) / sum(odds))
+    return total
+
+
+def problem(rng, n=6, m=4):
+    same = rng.random((n, m)) < 0.5
+    same[np.arange(n), rng.integers(0, m, n)] = True
+    return rng.random((n, m)), same, rng.random(n)
+
+
+def test_the_loss_is_minus_the_log_of_the_chance_of_a_right_label(rng):
+    D, same, weight = problem(rng)
+    assert_allclose(neighbor_loss(D, same, 1.7, weight)[0], literal_loss(D, same, 1.7, weight), rtol=1e-13)
+    assert_allclose(neighbor_loss(D, same, 1.7)[0], literal_loss(D, same, 1.7, np.ones(6)), rtol=1e-13)
+
+
+def test_the_gradient_is_that_of_finite_differences(rng):
+    D, same, weight = problem(rng)
+    _, gradient = neighbor_loss(D, same, 1.7, weight)
+    for at in np.ndindex(D.shape):
+        step = np.zeros_like(D)
+        step[at] = 1e-5
+        ahead, behind = (neighbor_loss(D + s * step, same, 1.7, weight)[0] for s in (1, -1))
+        assert_allclose(gradient[at], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-9)
+
+
+def test_a_constant_added_to_all_distances_of_a_point_changes_nothing(rng):
+    D, same, weight = problem(rng)
+    loss, gradient = neighbor_loss(D, same, 2.0, weight)
+    shifted = neighbor_loss(D + rng.normal(size=(6, 1)), same, 2.0, weight)
+    assert_allclose(shifted[0], loss, rtol=1e-12)
+    assert_allclose(shifted[1], gradient, atol=1e-12)
+    assert_allclose(gradient.sum(axis=1), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 1.0, 1e3])
+def test_it_is_finite_where_probabilities_underflow(gamma):
+    D = np.array([[0.0, 1e4], [1e4, 0.0]])
+    same = np.array([[False, True], [False, True]])
+    loss, gradient = neighbor_loss(D, same, gamma)
+    assert np.isfinite(loss)
+    assert np.isfinite(gradient).all()
+    assert_allclose(loss, np.logaddexp(0.0, gamma**2 * 1e4) + np.logaddexp(0.0, -(gamma**2) * 1e4), rtol=1e-10)
+
+
+def test_a_sharp_neighbourhood_counts_errors_by_their_margin(rng):
+    D, same, _ = problem(rng, 50, 6)
+    gamma = 1e3
+    loss, _ = neighbor_loss(D, same, gamma)
+    own = np.where(same, D, np.inf).min(axis=1)
+    assert_allclose(loss / gamma**2, (own - D.min(axis=1)).sum(), rtol=1e-4)

@@ -1,0 +1,146 @@
+"""Learning prototypes, and the selectors it starts from."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from points import GEOMETRIES, labelled
+
+from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
+from knnpress.compression.selection.quotas import class_quotas
+from knnpress.compression.stochastic import split_off
+from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
+
+SMOOTH = [name for name, geometry in GEOMETRIES.items() if isinstance(geometry, SmoothGeometry)]
+
+
+def noisy_blobs(rng, n=300, spread=1.0):
+    y = rng.integers(0, 3, n)
+    centers = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    return centers[y] + spread * rng.normal(size=(n, 2)), y
+
+
+def test_quotas_are_proportional_with_at_least_one_and_at_most_all_of_a_class():
+    y = np.repeat(["a", "b", "c"], [1, 10, 89])
+    quotas = [q for _, q in class_quotas(y, 20)]
+    assert quotas == [1, 2, 17]
+    assert [q for _, q in class_quotas(y, 1000)] == [1, 10, 89]
+    assert [q for _, q in class_quotas(y, 3)] == [1, 1, 1]
+    for (rows, _), label in zip(class_quotas(y, 20), "abc", strict=True):
+        assert (y[rows] == label).all()
+    with pytest.raises(ValueError, match="n_prototypes is 2, but there are 3 classes"):
+        class_quotas(y, 2)
+
+
+def test_subsample_draws_distinct_rows_of_every_class(rng):
+    X, y = noisy_blobs(rng)
+    found = Subsample().compress(X, y, geometry=SquaredEuclidean(), n_prototypes=30, random_state=rng)
+    assert len(np.unique(found.indices)) == 30
+    assert_array_equal(found.points, X[found.indices])
+    assert_array_equal(found.labels, y[found.indices])
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_one_centroid_a_class_is_the_centroid_of_the_class(name):
+    X, y = labelled(name, 60)
+    geometry = GEOMETRIES[name]
+    X = geometry.check(X)
+    found = ClassCentroids(max_iter=60).compress(X, y, geometry=geometry, random_state=np.random.default_rng(0))
+    for point, label in zip(found.points, found.labels, strict=True):
+        assert_allclose(point, geometry.centroid(X[y == label]), rtol=1e-4, atol=1e-6)
+
+
+def test_several_centroids_find_the_clusters_of_a_class(rng):
+    centers = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
+    X = np.repeat(centers, 30, axis=0) + 0.1 * rng.normal(size=(120, 2))
+    found = ClassCentroids().compress(
+        X, np.zeros(120, int), geometry=SquaredEuclidean(), n_prototypes=4, random_state=rng
+    )
+    assert_allclose(found.points[np.lexsort(found.points.T.round())], centers[np.lexsort(centers.T)], atol=0.2)
+
+
+def test_weights_move_a_centroid(rng):
+    X, y = np.array([[0.0], [1.0]]), np.zeros(2, int)
+    found = ClassCentroids().compress(
+        X, y, geometry=SquaredEuclidean(), sample_weight=np.array([3.0, 1.0]), random_state=rng
+    )
+    assert_allclose(found.points, [[0.25]])
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_learning_lowers_the_loss_and_is_repeatable_for_any_number_of_threads(name):
+    X, y = labelled(name, 60)
+    geometry = GEOMETRIES[name]
+    X = geometry.check(X)
+    learner = StochasticCompression(gamma=2.0, max_iter=5, early_stopping=False)
+    learner.set_params(optimizer="descent" if not geometry.exact_gradient else "lbfgs")
+    one, two = (
+        learner.compress(X, y, geometry=geometry, n_prototypes=4, random_state=np.random.default_rng(1), n_jobs=n)
+        for n in (1, 2)
+    )
+    assert_array_equal(one.points, two.points)
+    assert one.trace["loss_curve"][-1] < one.trace["loss_curve"][0]
+    geometry.check(one.points)
+
+
+def test_the_held_out_part_leaves_something_of_every_class(rng):
+    y = np.repeat([0, 1, 2], [1, 2, 97])
+    rows = split_off(y, 0.2, rng)
+    assert_array_equal(np.unique(np.delete(y, rows)), [0, 1, 2])
+    assert (y[rows] == 0).sum() == 0
+    assert (y[rows] == 2).sum() == 19
+
+
+def test_where_labels_are_pure_noise_early_stopping_learns_little(rng):
+    X, y = rng.normal(size=(200, 5)), rng.integers(0, 2, 200)
+    learner = StochasticCompression(max_iter=60)
+    stopped = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=20, random_state=rng)
+    learner.set_params(early_stopping=False)
+    pushed = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=20, random_state=rng)
+    assert stopped.trace["n_iter"] < pushed.trace["n_iter"]
+
+
+def test_gamma_adapts_to_the_scale_of_the_data(rng):
+    X, y = noisy_blobs(rng)
+    learner = StochasticCompression(max_iter=10)
+    gammas = [
+        learner.compress(
+            scale * X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+        ).gamma
+        for scale in (1.0, 100.0)
+    ]
+    assert_allclose(gammas[1], gammas[0] / 100.0, rtol=1e-6)
+
+
+def test_a_geometry_without_derivatives_and_a_line_search_without_exact_gradient_are_refused(rng):
+    X, y = labelled("airm", 60)
+    with pytest.raises(TypeError, match="AIRM has no derivatives"):
+        StochasticCompression().compress(X, y, geometry=AIRM())
+    transport = Sinkhorn(np.ones((3, 3)), value="transport")
+    with pytest.raises(ValueError, match="needs an exact gradient"):
+        StochasticCompression().compress(np.eye(3), np.arange(3), geometry=transport)
+
+
+def test_learned_prototypes_beat_their_start_and_the_full_set_on_noisy_classes(rng):
+    X, y = noisy_blobs(rng, 600, spread=1.3)
+    X_test, y_test = noisy_blobs(rng, 2000, spread=1.3)
+    geometry = SquaredEuclidean()
+
+    def error(points, labels):
+        return (labels[geometry.pairwise(X_test, points).argmin(axis=1)] != y_test).mean()
+
+    found = StochasticCompression().compress(X, y, geometry=geometry, n_prototypes=6, random_state=rng)
+    start = Subsample().compress(X, y, geometry=geometry, n_prototypes=6, random_state=rng)
+    assert error(found.points, found.labels) < min(error(start.points, start.labels), error(X, y)) - 0.02
+
+
+def test_jbld_learns_what_separates_two_classes_of_covariances(rng):
+    def wishart(scale, n):
+        A = rng.normal(size=(n, 3, 8)) * np.asarray(scale)[:, None]
+        return A @ A.transpose(0, 2, 1) / 8
+
+    X = np.concatenate([wishart([1, 1, 1], 100), wishart([1, 1, 2.5], 100)])
+    y = np.repeat([0, 1], 100)
+    found = StochasticCompression().compress(X, y, geometry=JBLD(), n_prototypes=2, random_state=rng)
+    X_test = np.concatenate([wishart([1, 1, 1], 300), wishart([1, 1, 2.5], 300)])
+    error = (found.labels[JBLD().pairwise(X_test, found.points).argmin(axis=1)] != np.repeat([0, 1], 300)).mean()
+    assert error < 0.12
