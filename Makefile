@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all lint bench clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -31,7 +31,12 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 
-.venv/installed: .venv/bin/python $(SOURCES)
+# The editable install knows its modules by name: a new or removed one calls for a new install.
+build/modules: FORCE
+	@mkdir -p build
+	@find src -name '*.py' | sort | cmp -s - $@ || find src -name '*.py' | sort > $@
+
+.venv/installed: .venv/bin/python $(SOURCES) build/modules
 	$(BIN)/python -m pip install --quiet "scikit-build-core>=1.0,<2" "nanobind>=3.1,<4" "cmake>=3.20" ninja
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
 	touch $@

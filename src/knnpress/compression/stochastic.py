@@ -21,10 +21,11 @@ from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["StochasticCompression"]
 
-#: gamma^2 in units of 1 / `_Problem.margin`, tried by ``gamma="auto"``
-_SHARPNESS = (1.5, 3.0, 6.0, 12.0)
-_RULER = 4.0  # the one in the middle
+#: gamma^2 in units of 1 / `_Problem.margin`: the one that suited most data, and the factors tried by ``gamma="auto"``
+_SHARPNESS = 5.0
+_FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
+_DOUBT = 0.25  # standard errors of the held-out score that a choice must win to overrule the usual one
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 
 
@@ -115,7 +116,7 @@ class StochasticCompression(BaseEstimator):
             gamma, steps, trace = part.choose(X[held_out], y[held_out])
             iterations = steps if self.early_stopping else self.max_iter
         elif gamma == "auto":
-            gamma = float(np.sqrt(_RULER / whole.margin()))
+            gamma = float(np.sqrt(_SHARPNESS / whole.margin()))
         found = whole.learn(float(gamma), iterations, lambda k, theta, e: callback and callback(k, e.loss, e.error))
         trace |= {"loss_curve": found.loss_curve, "n_iter": found.n_iter}
         return Prototypes(whole.chart.to_point(found.theta), whole.start.labels, gamma=float(gamma), trace=trace)
@@ -187,30 +188,40 @@ class _Problem:
         )
 
     def choose(self, X: Array, y: Labels) -> tuple[float, int, dict[str, Any]]:
-        """gamma and the number of iterations that serve the held-out points X, y best."""
+        """gamma and the number of iterations that serve the held-out points X, y best.
+
+        A held-out part is small and its score noisy. So the usual gamma, and the later iteration, win where the score
+        does not speak clearly against them.
+        """
         settings, chart = self.settings, self.chart
+        usual = float(np.sqrt(_SHARPNESS / self.margin()))
         scores: dict[float, list[float]] = {}
-        margin = self.margin()
-        ruler = float(np.sqrt(_RULER / margin))  # one sharpness for all: the sharper looks the better to itself
+        doubt = 0.0
 
         def follow(gamma: float, iterations: int) -> None:
             curve: list[float] = []
 
             def look(k: int, theta: Array, evaluation: Evaluation) -> None:
-                Z = chart.to_point(theta)
-                curve.append(held_out_score(self.geometry, X, y, Z, self.start.labels, ruler, self.n_jobs))
+                # one sharpness for all: the sharper look the better to themselves
+                curve.append(
+                    held_out_score(self.geometry, X, y, chart.to_point(theta), self.start.labels, usual, self.n_jobs)
+                )
 
             self.learn(gamma, iterations, look)
             scores[gamma] = curve
+            best = min(curve)
+            nonlocal doubt
+            doubt = _DOUBT * float(np.sqrt(max(best * (1.0 - min(best, 1.0)), 1.0 / len(y)) / len(y)))
 
         if settings.gamma == "auto":
-            for sharpness in _SHARPNESS:
-                follow(float(np.sqrt(sharpness / margin)), max(1, round(_SEARCH_SHARE * settings.max_iter)))
-            gamma = min(scores, key=lambda g: min(scores[g]))
+            for factor in _FACTORS:
+                follow(usual * float(np.sqrt(factor)), max(1, round(_SEARCH_SHARE * settings.max_iter)))
+            gamma = min(scores, key=lambda g: min(scores[g]) + doubt * abs(np.log2(g / usual) * 2.0))
         else:
             gamma = float(settings.gamma)
         follow(gamma, settings.max_iter)
-        steps = int(np.argmin(scores[gamma]))
+        curve = np.array(scores[gamma])
+        steps = int(np.flatnonzero(curve <= curve.min() + doubt)[-1])
         return gamma, steps, {"held_out": scores}
 
 

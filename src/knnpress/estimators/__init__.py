@@ -1,0 +1,6 @@
+"""The thin scikit-learn layer over geometries, compressors and neighbours."""
+
+from knnpress.estimators.learned import SCC, SHC, SNC
+from knnpress.estimators.prototype import PrototypeClassifier, PrototypeSampler
+
+__all__ = ["SCC", "SHC", "SNC", "PrototypeClassifier", "PrototypeSampler"]

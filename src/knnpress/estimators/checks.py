@@ -1,0 +1,95 @@
+"""What estimators check before anything else: labels, weights, counts."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
+
+from knnpress.geometries import Geometry
+from knnpress.typing import Array, ArrayLike, Labels
+
+__all__ = [
+    "as_generator",
+    "check_labels",
+    "check_n_neighbors",
+    "check_sample_weight",
+    "check_training_set",
+    "resolve_n_prototypes",
+]
+
+
+def check_training_set(
+    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike
+) -> tuple[Array, Labels]:
+    """Checked points and labels; sets the estimator's ``n_features_in_`` (and ``feature_names_in_``)."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    points = geometry.check(X, n_jobs=estimator.n_jobs)
+    validate_data(estimator, X, skip_check_array=True)
+    labels = check_labels(y, len(points))
+    estimator.n_features_in_ = points.shape[1]
+    return points, labels
+
+
+def check_n_neighbors(k: int, n_prototypes: int) -> None:
+    """Refuse a k below one or above the number of prototypes."""
+    if not isinstance(k, Integral) or not 1 <= k <= n_prototypes:
+        raise ValueError(f"n_neighbors is {k!r}, but there are {n_prototypes} prototypes; choose 1 to {n_prototypes}")
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """A Generator from whatever scikit-learn users give as random_state."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def check_labels(y: ArrayLike, n: int) -> Labels:
+    """Labels of n points: numbers or strings, none missing."""
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n:
+        raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    elif labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
+        raise ValueError("y contains missing labels (None or NaN); remove those points")
+    check_classification_targets(labels)
+    return labels
+
+
+def check_sample_weight(weight: ArrayLike, n: int) -> Array:
+    """Weights of n training points: finite, non-negative, not all zero."""
+    array = np.asarray(weight, dtype=np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"sample_weight has shape {array.shape}; give one weight for each of the {n} points")
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
+        raise ValueError("sample_weight must be finite and non-negative, and not all zero")
+    return array
+
+
+def resolve_n_prototypes(n_prototypes: int | float | None, n: int, n_classes: int) -> int | None:
+    """The number of prototypes meant by a count, a share of n, or None."""
+    if n_prototypes is None:
+        return None
+    if isinstance(n_prototypes, (bool, str)) or not n_prototypes > 0:
+        raise ValueError(f"n_prototypes is {n_prototypes!r}; give a positive count, or a share between 0 and 1")
+    if isinstance(n_prototypes, (int, np.integer)):
+        return int(n_prototypes)
+    if n_prototypes > 1:
+        raise ValueError(f"n_prototypes is {n_prototypes}; a share is at most 1, a count a whole number")
+    count = round(n_prototypes * n)
+    if count < n_classes:
+        warnings.warn(
+            f"{n_prototypes:g} of {n} points is fewer than the {n_classes} classes: learning one prototype for each",
+            stacklevel=4,
+        )
+    return max(count, n_classes)

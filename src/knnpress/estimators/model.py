@@ -1,0 +1,135 @@
+"""What every classifier does once it has prototypes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from knnpress.compression import Compressor, Prototypes
+from knnpress.estimators.checks import (
+    as_generator,
+    check_n_neighbors,
+    check_sample_weight,
+    check_training_set,
+    resolve_n_prototypes,
+)
+from knnpress.geometries import Geometry
+from knnpress.neighbors import nearest, vote
+from knnpress.parallel import map_blocks, row_blocks
+from knnpress.typing import Array, ArrayLike, Indices, Labels
+
+__all__ = ["PrototypeModel"]
+
+
+class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Prediction from prototypes, whichever way they were made; subclasses say how."""
+
+    _learns = False  # learning needs something to tell apart
+
+    # set by the subclasses' __init__
+    n_neighbors: int
+    random_state: Any
+    n_jobs: int | None
+
+    @abstractmethod
+    def _geometry(self) -> Geometry:
+        """The geometry that the parameters describe."""
+
+    def _compress(
+        self,
+        compressor: Compressor,
+        n_prototypes: int | float | None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> Prototypes:
+        """Check the training set, compress it, and set the fitted attributes."""
+        geometry = self._geometry()
+        points, labels = check_training_set(self, geometry, X, y)
+        weight = None if sample_weight is None else check_sample_weight(sample_weight, len(points))
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) == 1 and self._learns:
+            raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
+        prototypes = compressor.compress(
+            points,
+            codes,
+            geometry=geometry,
+            n_prototypes=resolve_n_prototypes(n_prototypes, len(points), len(classes)),
+            sample_weight=weight,
+            random_state=as_generator(self.random_state),
+            n_jobs=self.n_jobs,
+        )
+        check_n_neighbors(self.n_neighbors, len(prototypes.points))
+        self.classes_ = classes
+        self.prototypes_ = prototypes.points
+        self.prototype_labels_ = classes[prototypes.labels]
+        self.compression_ratio_ = len(prototypes.points) / len(points)
+        return prototypes
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Labels of the points X, (n,)."""
+        winner, _ = self._decide(X)
+        return self.classes_[winner]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of each class, (n, n_classes); its largest entry is the prediction.
+
+        Without a gamma, and with several neighbours: the share of the neighbours' votes.
+        """
+        _, share = self._decide(X)
+        return share
+
+    def kneighbors(
+        self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> tuple[Array, Indices] | Indices:
+        """The nearest prototypes of each point, nearest first.
+
+        Returns
+        -------
+        distance : ndarray of shape (n, k)
+            Only with ``return_distance=True``.
+        index : ndarray of shape (n, k)
+            Rows of ``prototypes_``.
+        """
+        distance, index = self._nearest(X, self.n_neighbors if n_neighbors is None else n_neighbors)
+        return (distance, index) if return_distance else index
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Distances of the points to every prototype, (n, m)."""
+        points, distances = self._check_query(X)
+        blocks = row_blocks(len(points), 8 * len(self.prototypes_))
+        return np.concatenate(map_blocks(lambda rows: distances(points[rows]), blocks, self.n_jobs))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.prototypes_)
+
+    def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
+        """Class index and probabilities of each point."""
+        _, index = self._nearest(X, self.n_neighbors)
+        return vote(self._codes()[index], len(self.classes_))
+
+    def _codes(self) -> Indices:
+        return np.searchsorted(self.classes_, self.prototype_labels_)
+
+    def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, Indices]:
+        points, distances = self._check_query(X)
+        check_n_neighbors(k, len(self.prototypes_))
+        return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
+
+    def _check_query(self, X: ArrayLike) -> tuple[Array, Callable[[Array], Array]]:
+        check_is_fitted(self)
+        geometry = self._geometry()
+        points = geometry.check(X, n_jobs=self.n_jobs)
+        validate_data(self, X, reset=False, skip_check_array=True)  # the names of features, where X has any
+        if points.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {points.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input"
+            )
+        return points, geometry.distances_to(self.prototypes_)
