@@ -25,7 +25,7 @@ __all__ = ["StochasticCompression"]
 _SHARPNESS = 5.0
 _FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
-_DOUBT = 0.25  # standard errors of the held-out score that a choice must win to overrule the usual one
+_GAMMA_DOUBT, _STEP_DOUBT = 0.5, 1.0  # standard errors of a difference in held-out score that it takes to heed it
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 
 
@@ -190,55 +190,62 @@ class _Problem:
     def choose(self, X: Array, y: Labels) -> tuple[float, int, dict[str, Any]]:
         """gamma and the number of iterations that serve the held-out points X, y best.
 
-        A held-out part is small and its score noisy. So the usual gamma, and the later iteration, win where the score
-        does not speak clearly against them.
+        A held-out part is small and its score noisy. So the usual gamma, and the later iteration, win where the score,
+        compared point by point, does not speak clearly against them.
         """
         settings, chart = self.settings, self.chart
         usual = float(np.sqrt(_SHARPNESS / self.margin()))
-        scores: dict[float, list[float]] = {}
-        doubt = 0.0
 
-        def follow(gamma: float, iterations: int) -> None:
-            curve: list[float] = []
+        def follow(gamma: float, iterations: int) -> Array:
+            """Scores of the held-out points after each iteration, (iterations + 1, n)."""
+            rows: list[Array] = []
 
             def look(k: int, theta: Array, evaluation: Evaluation) -> None:
                 # one sharpness for all: the sharper look the better to themselves
-                curve.append(
-                    held_out_score(self.geometry, X, y, chart.to_point(theta), self.start.labels, usual, self.n_jobs)
-                )
+                Z = chart.to_point(theta)
+                rows.append(held_out_scores(self.geometry, X, y, Z, self.start.labels, usual, self.n_jobs))
 
             self.learn(gamma, iterations, look)
-            scores[gamma] = curve
-            best = min(curve)
-            nonlocal doubt
-            doubt = _DOUBT * float(np.sqrt(max(best * (1.0 - min(best, 1.0)), 1.0 / len(y)) / len(y)))
+            return np.array(rows)
 
+        trace: dict[str, Any] = {}
+        gamma = usual if settings.gamma == "auto" else float(settings.gamma)
         if settings.gamma == "auto":
-            for factor in _FACTORS:
-                follow(usual * float(np.sqrt(factor)), max(1, round(_SEARCH_SHARE * settings.max_iter)))
-            gamma = min(scores, key=lambda g: min(scores[g]) + doubt * abs(np.log2(g / usual) * 2.0))
-        else:
-            gamma = float(settings.gamma)
-        follow(gamma, settings.max_iter)
-        curve = np.array(scores[gamma])
-        steps = int(np.flatnonzero(curve <= curve.min() + doubt)[-1])
-        return gamma, steps, {"held_out": scores}
+            tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]
+            best = {}
+            for g in tried:
+                scores = follow(g, max(1, round(_SEARCH_SHARE * settings.max_iter)))
+                best[g] = scores[scores.mean(axis=1).argmin()]
+            for g in sorted(tried, key=lambda g: best[g].mean(), reverse=True):
+                if clearly_lower(best[g], best[gamma], _GAMMA_DOUBT):
+                    gamma = g
+            trace["gamma_scores"] = {g: float(best[g].mean()) for g in tried}
+        scores = follow(gamma, settings.max_iter)
+        lowest = scores[scores.mean(axis=1).argmin()]
+        steps = max(k for k, row in enumerate(scores) if not clearly_lower(lowest, row, _STEP_DOUBT))
+        return gamma, steps, trace | {"held_out_curve": scores.mean(axis=1).tolist()}
 
 
-def held_out_score(
+def clearly_lower(scores: Array, others: Array, doubt: float) -> bool:
+    """Whether the paired scores are lower than the others by more than `doubt` standard errors of the difference."""
+    gain = others - scores
+    return float(gain.mean()) > doubt * float(gain.std()) / np.sqrt(len(gain))
+
+
+def held_out_scores(
     geometry: Geometry, X: Array, y: Labels, Z: Array, labels: Labels, gamma: float, n_jobs: int | None
-) -> float:
-    """Error of the nearest prototype plus that of a soft one: the second breaks the many ties of the first."""
+) -> Array:
+    """Error of the nearest prototype plus that of a soft one, (n,): the second breaks the many ties of the first."""
     distances = geometry.distances_to(Z)
 
-    def block(rows: slice) -> float:
+    def block(rows: slice) -> Array:
         D = distances(X[rows])
         same = y[rows, None] == labels
         _, P = log_softmax(-(gamma**2) * D)
         wrong = ~same[np.arange(len(D)), D.argmin(axis=1)]
-        return float(wrong.sum() + (1.0 - (P * same).sum(axis=1)).sum())
+        return wrong + 1.0 - (P * same).sum(axis=1)
 
-    return sum(map_blocks(block, row_blocks(len(X), 8 * len(Z)), n_jobs)) / len(X)
+    return np.concatenate(map_blocks(block, row_blocks(len(X), 8 * len(Z)), n_jobs))
 
 
 def split_off(y: Labels, fraction: float, rng: np.random.Generator) -> Indices:
