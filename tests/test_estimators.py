@@ -18,7 +18,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import knnpress as kp
 from knnpress.compression import KeepAll
-from knnpress.estimators import PrototypeClassifier, as_generator
+from knnpress.estimators import PrototypeClassifier
+from knnpress.estimators.checks import as_generator
 from knnpress.geometries import AIRM, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean, as_geometry
 from knnpress.neighbors import vote
 

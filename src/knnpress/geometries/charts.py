@@ -37,19 +37,21 @@ class CholeskyChart:
 
     With :math:`R = F F^\top` the reference (the mean of the data) and B upper triangular,
 
-    .. math:: Z = F B^\top B F^\top, \qquad
+    .. math:: Z = F (B^\top B + \epsilon I) F^\top, \qquad
               \frac{\partial L}{\partial B} = \mathrm{triu}\left(2 B F^\top \frac{\partial L}{\partial Z} F\right).
 
     JBLD is unchanged by the congruence, but B = I stands for the mean of the data, which conditions the descent.
-    F = I gives the paper's own parameters.
+    F = I gives the paper's own parameters. The floor :math:`\epsilon` keeps rounding from making Z singular.
 
     Attributes
     ----------
     factor : ndarray of shape (d, d)
         F, lower triangular.
+    floor : float
     """
 
     factor: Array
+    floor: float = 1e-10
 
     @classmethod
     def relative_to(cls, reference: Array) -> CholeskyChart:
@@ -65,15 +67,15 @@ class CholeskyChart:
     def to_point(self, theta: Array) -> Array:
         """(m, d (d + 1) / 2) parameters to (m, d, d) matrices."""
         A = self._upper(theta) @ self.factor.T
-        Z: Array = A.transpose(0, 2, 1) @ A
-        return Z
+        return A.transpose(0, 2, 1) @ A + self.floor * (self.factor @ self.factor.T)
 
     def to_theta(self, point: Array) -> Array:
         """(m, d, d) matrices to (m, d (d + 1) / 2) parameters."""
         inverse = np.linalg.inv(self.factor)
-        lower = np.linalg.cholesky(inverse @ point @ inverse.T)
-        theta: Array = lower.transpose(0, 2, 1)[:, *np.triu_indices(len(self.factor))]
-        return theta
+        values, vectors = np.linalg.eigh(inverse @ point @ inverse.T)
+        above = np.maximum(values - self.floor, self.floor)
+        lower = np.linalg.cholesky((vectors * above[:, None, :]) @ vectors.transpose(0, 2, 1))
+        return lower.transpose(0, 2, 1)[:, *np.triu_indices(len(self.factor))]
 
     def pullback(self, theta: Array, grad: Array) -> Array:
         """Gradient in Z, (m, d, d) and symmetric, to gradient in theta."""
