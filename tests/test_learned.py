@@ -160,3 +160,10 @@ def test_the_sampler_takes_a_share():
     X, y = labelled("jbld", 60)
     points, labels = PrototypeSampler("jbld", Subsample(), 0.2, random_state=0).fit_resample(X, y)
     assert len(points) == len(labels) == 12
+
+
+def test_verbose_follows_the_descent_on_standard_error_and_silence_is_the_default(capsys):
+    fitted("snc", verbose=1)
+    assert "training error" in capsys.readouterr().err
+    fitted("snc")
+    assert capsys.readouterr() == ("", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     n_neighbors: int
     random_state: Any
     n_jobs: int | None
+    verbose: int
 
     @abstractmethod
     def _geometry(self) -> Geometry:
@@ -63,6 +65,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             sample_weight=weight,
             random_state=as_generator(self.random_state),
             n_jobs=self.n_jobs,
+            callback=show_progress if self.verbose else None,
         )
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
         self.classes_ = classes
@@ -133,3 +136,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 "features as input"
             )
         return points, geometry.distances_to(self.prototypes_)
+
+
+def show_progress(iteration: int, loss: float, error: float) -> None:
+    """Write one line to standard error that follows the descent in place."""
+    sys.stderr.write(f"\riteration {iteration:4d}   loss {loss:.4f}   training error {error:6.2%} ")
+    sys.stderr.flush()
