@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from reference import grid_cost, random_histograms, random_spd, taylor_slope
 
+from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 from knnpress.geometries.charts import CholeskyChart, IdentityChart, SoftmaxChart
 
@@ -132,4 +133,7 @@ def test_the_softmax_chart_lifts_empty_bins_by_a_share_of_the_uniform_histogram(
 def test_a_cholesky_factor_gone_singular_still_gives_a_positive_definite_matrix():
     chart = CholeskyChart(np.eye(3))
     theta = np.array([[1.0, 2.0, 3.0, 0.0, 1.0, 0.0]])  # two zeros on the diagonal
-    JBLD().check(chart.to_point(theta))
+    Z = chart.to_point(theta)
+    assert_allclose(JBLD().check(Z), Z)  # which refuses a singular matrix
+    with pytest.raises(InvalidPointError):
+        JBLD().check(CholeskyChart(np.eye(3), floor=0.0).to_point(theta))
