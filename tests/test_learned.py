@@ -164,6 +164,6 @@ def test_the_sampler_takes_a_share():
 
 def test_verbose_follows_the_descent_on_standard_error_and_silence_is_the_default(capsys):
     fitted("snc", verbose=1)
-    assert "training error" in capsys.readouterr().err
+    assert "error" in capsys.readouterr().err
     fitted("snc")
     assert capsys.readouterr() == ("", "")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from knnpress.geometries.base import Geometry
-from knnpress.typing import Array, Indices, Labels
+from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["Compressor", "Prototypes"]
 
@@ -51,7 +50,7 @@ class Compressor(Protocol):
         sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
-        callback: Callable[..., Any] | None = None,
+        callback: Callback | None = None,
     ) -> Prototypes:
         """Return at most `n_prototypes` prototypes for points X with labels y."""
         ...

@@ -17,7 +17,7 @@ from knnpress.compression.selection import ClassCentroids
 from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
 from knnpress.geometries.base import Chart
 from knnpress.parallel import map_blocks, row_blocks
-from knnpress.typing import Array, Indices, Labels
+from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["StochasticCompression"]
 
@@ -83,11 +83,11 @@ class StochasticCompression(BaseEstimator):
         sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
-        callback: Callable[..., Any] | None = None,
+        callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` learned prototypes (one a class, if None).
 
-        ``callback(iteration, loss, error)`` is called after each iteration of the last descent.
+        `callback` is called after each iteration of the last descent, with the facts "loss" and "error".
         """
         if not isinstance(geometry, SmoothGeometry):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, LogEuclidean, Sinkhorn, …")
@@ -117,7 +117,11 @@ class StochasticCompression(BaseEstimator):
             iterations = steps if self.early_stopping else self.max_iter
         elif gamma == "auto":
             gamma = float(np.sqrt(_SHARPNESS / whole.margin()))
-        found = whole.learn(float(gamma), iterations, lambda k, theta, e: callback and callback(k, e.loss, e.error))
+
+        def report(k: int, theta: Array, now: Evaluation) -> Any:
+            return callback and callback(k, iterations, {"loss": now.loss, "error": now.error})
+
+        found = whole.learn(float(gamma), iterations, report)
         trace |= {"loss_curve": found.loss_curve, "n_iter": found.n_iter}
         return Prototypes(whole.chart.to_point(found.theta), whole.start.labels, gamma=float(gamma), trace=trace)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from knnpress.estimators.checks import (
 from knnpress.geometries import Geometry
 from knnpress.neighbors import nearest, vote
 from knnpress.parallel import map_blocks, row_blocks
+from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 
 __all__ = ["PrototypeModel"]
@@ -57,16 +57,17 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
-        prototypes = compressor.compress(
-            points,
-            codes,
-            geometry=geometry,
-            n_prototypes=resolve_n_prototypes(n_prototypes, len(points), len(classes)),
-            sample_weight=weight,
-            random_state=as_generator(self.random_state),
-            n_jobs=self.n_jobs,
-            callback=show_progress if self.verbose else None,
-        )
+        with progress_bar(type(self).__name__, self.verbose > 0) as callback:
+            prototypes = compressor.compress(
+                points,
+                codes,
+                geometry=geometry,
+                n_prototypes=resolve_n_prototypes(n_prototypes, len(points), len(classes)),
+                sample_weight=weight,
+                random_state=as_generator(self.random_state),
+                n_jobs=self.n_jobs,
+                callback=callback,
+            )
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
         self.classes_ = classes
         self.prototypes_ = prototypes.points
@@ -136,9 +137,3 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 "features as input"
             )
         return points, geometry.distances_to(self.prototypes_)
-
-
-def show_progress(iteration: int, loss: float, error: float) -> None:
-    """Write one line to standard error that follows the descent in place."""
-    sys.stderr.write(f"\riteration {iteration:4d}   loss {loss:.4f}   training error {error:6.2%} ")
-    sys.stderr.flush()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
 from knnpress.geometries.base import Geometry
-from knnpress.typing import Array, Labels
+from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["KeepAll"]
 
@@ -28,7 +25,7 @@ class KeepAll(BaseEstimator):
         sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
-        callback: Callable[..., Any] | None = None,
+        callback: Callback | None = None,
     ) -> Prototypes:
         """Return a copy of X and y; `n_prototypes`, if given, must not ask for fewer."""
         if n_prototypes is not None and n_prototypes < len(X):

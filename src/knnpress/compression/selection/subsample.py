@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.selection.quotas import class_quotas
 from knnpress.geometries.base import Geometry
-from knnpress.typing import Array, Labels
+from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["Subsample"]
 
@@ -29,7 +26,7 @@ class Subsample(BaseEstimator):
         sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
-        callback: Callable[..., Any] | None = None,
+        callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` rows of X (all, if None), classes in sorted order."""
         rng = np.random.default_rng() if random_state is None else random_state

@@ -1,0 +1,46 @@
+"""A bar on standard error that follows long work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from knnpress.typing import Callback
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
+    """Yield a `Callback` that draws a bar while the block runs, or None where nothing is to be shown.
+
+    Drawn on standard error: in place on a terminal, once, at the end, elsewhere.
+    """
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[facts]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None, facts="")
+
+        def follow(step: int, total: int | None, facts: dict[str, float]) -> None:
+            bar.update(task, completed=step, total=total, facts="  ".join(f"{k} {v:.4g}" for k, v in facts.items()))
+
+        yield follow
