@@ -22,7 +22,8 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from knnpress import _core, datasets  # noqa: E402
-from knnpress.estimators import PrototypeClassifier  # noqa: E402
+from knnpress.compression.objective import Objective  # noqa: E402
+from knnpress.estimators import SCC, SHC, PrototypeClassifier  # noqa: E402
 from knnpress.geometries import JBLD  # noqa: E402
 from knnpress.parallel import map_blocks, row_blocks  # noqa: E402
 
@@ -204,6 +205,69 @@ def knn(report: Report) -> None:
     report.row("predictions that agree with it", agree, 1.0, "%")
 
 
+def spd_classes(rng: np.random.Generator, n: int, d: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances of n_classes kinds, two clusters each, that overlap a little."""
+    y = rng.integers(0, n_classes, n)
+    mixes = np.eye(d) + 0.25 * rng.normal(size=(2 * n_classes, d, d))
+    A = mixes[2 * y + rng.integers(0, 2, n)] @ rng.normal(size=(n, d, 3 * d))
+    return A @ A.transpose(0, 2, 1) / (3 * d), y
+
+
+def learning(report: Report) -> None:
+    report.section("Learning")
+    rng = np.random.default_rng(4)
+    X, y = spd_classes(rng, 1640, 19, 8)
+    geometry, n, m = JBLD(), 1640, 132
+    Z, labels = X[:m], y[:m]
+    chart = geometry.chart(X)
+    theta = chart.to_theta(Z)
+    objective = Objective(X, y, labels=labels, geometry=geometry, chart=chart, gamma=3.0, n_jobs=THREADS)
+    try:
+        import torch
+    except ImportError:
+        report.say("| one evaluation against PyTorch | torch is not installed | | skipped |")
+    else:
+        torch.set_num_threads(THREADS)
+        F, x = (torch.tensor(a) for a in (chart.factor, X))
+        same = torch.tensor(y[:, None] == labels)
+        upper = torch.triu_indices(19, 19)
+
+        def autograd(rows: int) -> tuple[float, np.ndarray]:
+            free = torch.tensor(theta, requires_grad=True)
+            B = torch.zeros(m, 19, 19, dtype=torch.float64).index_put((torch.arange(m)[:, None], *upper[:, None]), free)
+            A = B @ F.T
+            P = A.transpose(1, 2) @ A + chart.floor * (F @ F.T)
+
+            def logdet(S: torch.Tensor) -> torch.Tensor:
+                return 2 * torch.linalg.cholesky(S).diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+            D = logdet((x[:rows, None] + P) / 2) - (logdet(x[:rows])[:, None] + logdet(P)) / 2
+            logits = -9.0 * D
+            own = torch.where(same[:rows], logits, -torch.inf)
+            loss = (torch.logsumexp(logits, 1) - torch.logsumexp(own, 1)).mean()
+            loss.backward()
+            return loss.item(), free.grad.numpy()
+
+        ours, theirs = best_of([lambda: objective(theta), lambda: autograd(n)], rounds=1, at_least=0.0)
+        report.row(
+            f"n = {n}, m = {m}, d = 19: loss and gradient ({ours * 1e3:.0f} ms), times as fast as PyTorch "
+            f"{torch.__version__}'s autograd",
+            theirs / ours,
+            25,
+        )
+        _, gradient = autograd(n)
+        worst = np.abs(objective(theta).gradient - gradient).max() / np.abs(gradient).max()
+        report.row("largest difference of the two gradients, relative", worst, 1e-8, "", at_most=True)
+    for m, goal in [(32, 4), (262, 25)]:
+        took = seconds(lambda: SCC(m, gamma=3.0, random_state=0, n_jobs=THREADS).fit(X, y), repeats=1, at_least=0)
+        report.row(f"SCC, n = {n}, d = 19, m = {m}, gamma given: a whole fit", took, goal, " s", at_most=True)
+    digits = datasets.load_digits_histograms()
+    for m, goal in [(20, 10), (115, 60)]:
+        model = SHC(digits.ground_cost, n_prototypes=m, gamma=7.0, random_state=0, n_jobs=THREADS)
+        took = seconds(lambda: model.fit(digits.X[:720], digits.y[:720]), repeats=1, at_least=0)
+        report.row(f"SHC, n = 720, d = 64, m = {m}, gamma given: a whole fit", took, goal, " s", at_most=True)
+
+
 def picture(groups: list[tuple[str, list[tuple[str, float]]]]) -> str:
     """An SVG of the times of one pair, on a logarithmic scale; readable on white and on dark."""
     low, high, left, width, parts, y = 1e-8, 1e-2, 230, 420, [], 30
@@ -241,7 +305,7 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    sections = {"jbld": jbld, "sinkhorn": sinkhorn, "knn": knn}
+    sections = {"jbld": jbld, "sinkhorn": sinkhorn, "knn": knn, "learning": learning}
     parser.add_argument("--only", nargs="+", choices=list(sections), help="sections to run (default: all, and write)")
     chosen = parser.parse_args().only
     report = Report()

@@ -203,3 +203,99 @@ INPUT_FORMS = {
     "read-only": lambda X: (_read_only(X), X),
     "lists": lambda X: (X.tolist(), X),
 }
+
+
+# ---- selectors: from the full matrix of distances, one decision at a time ------------------------------------
+
+
+def nearest_of(D, row, rows):
+    """The place in `rows` of the one nearest to `row`; among equals the first."""
+    return min(range(len(rows)), key=lambda place: (D[row, rows[place]], place))
+
+
+def wrong_rows(D, y, rows):
+    """Points whose nearest of `rows` has another label."""
+    return [i for i in range(len(D)) if y[rows[nearest_of(D, i, rows)]] != y[i]]
+
+
+def medoids(D, start, weight):
+    """Alternate within one class until nothing moves."""
+    current, before = list(start), None
+    while current != before:
+        before = list(current)
+        cluster = [before.index(i) if i in before else nearest_of(D, i, before) for i in range(len(D))]
+        for c, medoid in enumerate(before):
+            members = [i for i in range(len(D)) if cluster[i] == c]
+            total = {j: sum(weight[i] * D[i, j] for i in members) for j in members}
+            best = min(members, key=lambda j: total[j])
+            current[c] = medoid if total[medoid] <= total[best] else best
+    return current
+
+
+def random_mutation(D, y, start, slots, rows, weight):
+    """The rows that are left, and the weight of the errors after each mutation."""
+
+    def error(chosen):
+        return sum(weight[i] for i in wrong_rows(D, y, chosen))
+
+    chosen = list(start)
+    curve = [error(chosen)]
+    for slot, row in zip(slots, rows, strict=True):
+        mutated = [row if place == slot else other for place, other in enumerate(chosen)]
+        whole = len(set(mutated)) == len(chosen) and {y[i] for i in mutated} == set(y)
+        if whole and error(mutated) <= curve[-1]:
+            chosen = mutated
+        curve.append(error(chosen))
+    return chosen, curve
+
+
+def condensed(D, y, order):
+    chosen = [next(i for i in order if y[i] == label) for label in sorted(set(y))]
+    added = True
+    while added:
+        added = False
+        for i in order:
+            if i not in chosen and y[chosen[nearest_of(D, i, chosen)]] != y[i]:
+                chosen.append(i)
+                added = True
+    return chosen
+
+
+def reduced(D, y, chosen):
+    """What Gates leaves of a consistent subset, the first of each class in front."""
+    kept = list(chosen)
+    for i in chosen:
+        without = [j for j in kept if j != i]
+        if without and not wrong_rows(D, y, without):
+            kept = without
+    first = [next(i for i in kept if y[i] == label) for label in sorted(set(y))]
+    return first + [i for i in kept if i not in first]
+
+
+def fast_condensed(D, y, rule, center_of):
+    """`center_of(rows)`: the one of the rows that is nearest to their centroid."""
+    chosen = [center_of([i for i in range(len(D)) if y[i] == label]) for label in sorted(set(y))]
+    while True:
+        cells = [[] for _ in chosen]
+        for i in wrong_rows(D, y, chosen):
+            if i not in chosen:
+                cells[nearest_of(D, i, chosen)].append(i)
+        if not any(cells):
+            return chosen
+        chosen += [
+            center_of(cell) if rule == "centroid" else min(cell, key=lambda i: (D[i, prototype], i))
+            for prototype, cell in zip(list(chosen), cells, strict=True)
+            if cell
+        ]
+
+
+def lvq1(X, y, Z, labels, orders, rate):
+    """Kohonen's rule for vectors, one point at a time; the rate falls to zero."""
+    Z, met, total = Z.copy(), 0, sum(len(order) for order in orders)
+    for order in orders:
+        for i in order:
+            j = ((X[i] - Z) ** 2).sum(axis=1).argmin()
+            step = rate * (1 - met / total) * (X[i] - Z[j])
+            Z[j] += step if labels[j] == y[i] else -step
+            met += 1
+    return Z

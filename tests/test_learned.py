@@ -1,20 +1,25 @@
 """SCC, SHC, SNC and the sampler as scikit-learn estimators."""
 
 import pickle
+import subprocess
+import sys
+import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from points import GROUND_COST, labelled
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+import knnpress
 from knnpress import SCC, SHC, SNC, PrototypeSampler
-from knnpress.compression import KeepAll, Subsample
+from knnpress.compression import KeepAll, StochasticCompression, Subsample
 
 QUICK = {"n_prototypes": 6, "gamma": 2.0, "max_iter": 5, "random_state": 0}
 MODELS = {
@@ -37,7 +42,7 @@ def test_scikit_learn_finds_nothing_wrong_with_snc():
     # k-means++ draws rows, not weights: a repeated row and a weight of two start elsewhere
     expected = {"check_sample_weight_equivalence_on_dense_data": "the start is drawn from the rows"}
     with pytest.warns(match="SNC"):
-        check_estimator(SNC(max_iter=5, n_prototypes=0.5), expected_failed_checks=expected)
+        check_estimator(SNC(max_iter=5, n_prototypes=8), expected_failed_checks=expected)
 
 
 @every_model
@@ -167,3 +172,172 @@ def test_verbose_follows_the_descent_on_standard_error_and_silence_is_the_defaul
     assert "error" in capsys.readouterr().err
     fitted("snc")
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_warm_start_goes_on_from_the_last_prototypes():
+    X, y = labelled("sqeuclidean", 300)
+    clf = SNC(n_prototypes=9, gamma=1.0, max_iter=5, warm_start=True, early_stopping=False, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="still falling"):
+        clf.fit(X, y)
+    first = clf.loss_curve_
+    clf.set_params(max_iter=200).fit(X, y)
+    assert_allclose(clf.loss_curve_[0], first[-1], rtol=1e-9)
+    assert clf.loss_curve_[-1] < first[-1]
+    clf.set_params(n_prototypes=6).fit(X, y)  # another size starts afresh
+    assert len(clf.prototypes_) == 6
+
+
+@pytest.mark.parametrize("name", ["scc", "shc", "snc"])
+def test_batches_one_after_the_other_teach_what_all_points_do(name):
+    model, points = MODELS[name]
+    X, y = labelled(points, 240)
+    clf = clone(model).set_params(max_iter=20)
+    for rows in np.array_split(np.arange(180), 4):
+        clf.partial_fit(X[rows], y[rows])
+    whole = clone(model).set_params(max_iter=20).fit(X[:180], y[:180])
+    assert clf.score(X[180:], y[180:]) > whole.score(X[180:], y[180:]) - 0.1
+    assert_allclose(clf.prototype_weights_.sum(), 180)
+    assert_allclose(clf.compression_ratio_, 6 / 180)
+
+
+def test_a_class_that_comes_later_is_learned_and_an_old_one_not_forgotten():
+    X, y = labelled("sqeuclidean", 400)
+    names = np.array(["a", "b", "c"])[y]
+    clf = SNC(n_prototypes=6, max_iter=30, random_state=0)
+    for c in "abc":  # one class a batch: the worst case
+        clf.partial_fit(X[:300][names[:300] == c], names[:300][names[:300] == c], classes=["a", "b", "c"])
+    at_once = SNC(n_prototypes=6, max_iter=30, random_state=0).fit(X[:300], names[:300])
+    assert clf.score(X[300:], names[300:]) > at_once.score(X[300:], names[300:]) - 0.15
+    assert clf.predict_proba(X[:5]).shape == (5, 3)
+
+
+def test_before_a_class_has_come_it_is_never_predicted():
+    X, y = labelled("sqeuclidean", 90)
+    clf = SNC(n_prototypes=6, max_iter=5, random_state=0).partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    assert_allclose(clf.predict_proba(X)[:, 2], 0.0)
+    assert set(clf.predict(X)) == {0, 1}
+
+
+def test_partial_fit_refuses_what_it_cannot_use():
+    X, y = labelled("sqeuclidean", 90)
+    with pytest.raises(ValueError, match=r"n_prototypes is 0\.1; partial_fit cannot know a share"):
+        SNC(n_prototypes=0.1).partial_fit(X, y)
+    with pytest.raises(ValueError, match="n_prototypes is 2, but there are 3 classes"):
+        SNC(n_prototypes=2).partial_fit(X, y)
+    clf = SNC(n_prototypes=6, max_iter=2).partial_fit(X[y < 2], y[y < 2])
+    with pytest.raises(ValueError, match=r"y contains \[2\], which the first call did not announce"):
+        clf.partial_fit(X, y)
+    with pytest.raises(ValueError, match="the first call said"):
+        clf.partial_fit(X[y < 2], y[y < 2], classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="is expecting"):
+        clf.partial_fit(X[y < 2][:, :1], y[y < 2])
+
+
+def test_the_automatic_size_is_the_smallest_that_loses_nothing_and_shows_its_evidence():
+    X, y = labelled("sqeuclidean", 300)
+    clf = SNC(n_prototypes="auto", max_iter=10, random_state=0).fit(X, y)
+    trials = clf.selection_
+    assert [t["accepted"] for t in trials] == [False] * (len(trials) - 1) + [True]
+    chosen = trials[-1]
+    assert len(clf.prototypes_) == chosen["n_prototypes"]
+    assert chosen["error"] - chosen["full_error"] <= min(chosen["standard_error"], 0.01)
+
+
+def test_where_no_size_is_enough_the_largest_is_taken_with_a_warning(rng):
+    """A checkerboard: every point of the full set matters, and a few prototypes cannot follow it."""
+    cells = rng.integers(0, 14, (500, 2))
+    X, y = cells + 0.2 * rng.random((500, 2)), cells.sum(axis=1) % 2
+    clf = SNC(n_prototypes="auto", max_iter=5, gamma=1.0, random_state=0)
+    with pytest.warns(UserWarning, match=r"even 160 prototypes \(32%\) lose to the full training set"):
+        clf.fit(X, y)
+    assert [t["ratio"] for t in clf.selection_] == [0.02, 0.04, 0.08, 0.16, 0.32]
+
+
+def test_the_callback_sees_loss_and_error_and_is_not_called_by_a_clone_it_was_not_given_to():
+    seen = []
+    clf, _, _ = fitted("scc", callback=lambda step, total, facts: seen.append((step, total, facts["loss"])))
+    assert len(seen) > clf.n_iter_
+    assert seen[-1][2] == clf.loss_curve_[-1]
+
+
+def test_ctrl_c_leaves_the_estimator_unfitted_and_the_next_fit_works():
+    def interrupt(step, total, facts):
+        if step == 2:
+            raise KeyboardInterrupt
+
+    model, points = MODELS["scc"]
+    X, y = labelled(points, 90)
+    clf = clone(model).set_params(callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y)
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+    assert not [name for name in vars(clf) if name.endswith("_")]
+    assert clf.set_params(callback=None).fit(X, y).score(X, y) > 0.6
+
+
+def test_a_signal_in_the_middle_of_a_long_fit_stops_it_at_once(tmp_path):
+    script = """
+import os, signal, sys, threading, time
+import numpy as np, knnpress as kp
+from sklearn.exceptions import NotFittedError
+data = kp.datasets.load_digits_covariances()
+clf = kp.SCC(n_prototypes=0.2, max_iter=100000, early_stopping=False, gamma=5.0)
+threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    clf.fit(data.X, data.y)
+except KeyboardInterrupt:
+    stopped = time.perf_counter()
+try:
+    clf.predict(data.X)
+except NotFittedError:
+    small = kp.SCC(n_prototypes=10, max_iter=2, gamma=5.0).fit(data.X[:300], data.y[:300])
+    print("healthy", len(small.prototypes_), time.perf_counter() - stopped < 20)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert done.stdout.split() == ["healthy", "10", "True"], done.stderr
+
+
+def test_the_papers_settings_clone_and_learn():
+    X, y = labelled("jbld", 90)
+    scc = SCC.paper(n_prototypes=6, max_iter=20, random_state=0)
+    assert (scc.optimizer, scc.whiten, scc.early_stopping) == ("cg", False, False)
+    twin = clone(scc)
+    assert str(twin) == str(scc)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert twin.fit(X, y).score(X, y) > 0.8
+    H, y = labelled("sinkhorn-transport", 60)
+    shc = clone(SHC.paper(GROUND_COST, n_prototypes=6, max_iter=5, random_state=0))
+    assert (shc.value, shc.optimizer, shc.gamma) == ("transport", "descent", "tune")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert shc.fit(H, y).score(H, y) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore:the loss was still falling")
+def test_whitening_changes_the_path_and_not_the_distance():
+    X, y = labelled("jbld", 90)
+    white, plain = (
+        SCC(n_prototypes=3, gamma=2.0, max_iter=60, early_stopping=False, whiten=w, random_state=0).fit(X, y)
+        for w in (True, False)
+    )
+    assert_allclose(white.loss_curve_[0], plain.loss_curve_[0], rtol=1e-6)
+    assert white.loss_curve_[1] != plain.loss_curve_[1]
+
+
+def test_the_sampler_serves_imbalanced_learns_pipeline(rng):
+    from imblearn.pipeline import make_pipeline as make_sampling_pipeline
+    from sklearn.neighbors import KNeighborsClassifier
+
+    X, y = labelled("sqeuclidean", 200)
+    sampler = PrototypeSampler("sqeuclidean", StochasticCompression(max_iter=10), 9, random_state=0)
+    pipeline = make_sampling_pipeline(sampler, KNeighborsClassifier(1)).fit(X[:150], y[:150])
+    assert pipeline[-1].n_samples_fit_ == 9
+    assert pipeline.score(X[150:], y[150:]) > 0.7
+
+
+def test_a_saved_model_predicts_the_same(tmp_path):
+    clf, X, _ = fitted("scc")
+    clf.save(tmp_path / "model.knnp")
+    assert_array_equal(knnpress.load(tmp_path / "model.knnp").predict_proba(X), clf.predict_proba(X))

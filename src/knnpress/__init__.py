@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from knnpress import compression, datasets, exceptions, geometries
     from knnpress.estimators import SCC, SHC, SNC, PrototypeClassifier, PrototypeSampler
+    from knnpress.model_file import load, save
 
 __all__ = [
     "SCC",
@@ -20,9 +21,15 @@ __all__ = [
     "datasets",
     "exceptions",
     "geometries",
+    "load",
+    "save",
 ]
 
-_ESTIMATORS = {"SCC", "SHC", "SNC", "PrototypeClassifier", "PrototypeSampler"}
+#: Where the names that are no modules live
+_HOMES = {
+    **dict.fromkeys(["SCC", "SHC", "SNC", "PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),
+    **dict.fromkeys(["load", "save"], "knnpress.model_file"),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -31,8 +38,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("knnpress")
-    if name in _ESTIMATORS:
-        return getattr(import_module("knnpress.estimators"), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     if name in __all__:
         return import_module(f"knnpress.{name}")
     raise AttributeError(f"module 'knnpress' has no attribute {name!r}")

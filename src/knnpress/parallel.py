@@ -25,7 +25,9 @@ Result = TypeVar("Result")
 BLOCK_BYTES = 16 * 2**20
 
 _TARGET_BLOCKS = 32  # enough to keep many threads even
-_LEAST_ROWS = 32  # below this the call itself costs as much as the work
+_LEAST_ROWS, _LEAST_BYTES = 32, 2048  # below this the call itself costs as much as the work
+
+_GRACE = 0.0005  # seconds that other threads wait before they help
 
 _inside = threading.local()
 
@@ -69,7 +71,8 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
         In order, covering every row; they depend on the two arguments alone.
     """
     most = max(1, BLOCK_BYTES // max(1, bytes_per_row))
-    size = min(most, max(_LEAST_ROWS, -(-n_rows // _TARGET_BLOCKS)))
+    least = max(_LEAST_ROWS, _LEAST_BYTES // max(1, bytes_per_row))
+    size = min(most, max(least, -(-n_rows // _TARGET_BLOCKS)))
     size = size // 8 * 8 or size  # whole vectors
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
@@ -88,39 +91,52 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
 
 
 def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:
-    """Let this thread and `workers - 1` others take blocks in turn: a pool's futures would cost 50 us a block."""
+    """Let this thread and `workers - 1` others take blocks in turn: a pool's futures would cost 50 us a block.
+
+    The others hold back for a moment, so that what is quickly done is done without them.
+    """
     results: dict[int, Result] = {}
     failures: list[BaseException] = []
-    turns, lock = iter(range(len(blocks))), threading.Lock()
+    turns, changed = iter(range(len(blocks))), threading.Condition()
+    done, helping = False, 0
 
     def work() -> None:
-        while not failures:
-            with lock:
-                turn = next(turns, None)
-            if turn is None:
-                return
-            try:
-                results[turn] = function(blocks[turn])
-            except BaseException as failure:
-                failures.append(failure)
-
-    def work_inside() -> None:
         _inside.worker = True
         try:
-            work()
+            while not failures:
+                with changed:
+                    turn = next(turns, None)
+                if turn is None:
+                    return
+                results[turn] = function(blocks[turn])
+        except BaseException as failure:
+            failures.append(failure)
         finally:
             _inside.worker = False
 
-    threads = [threading.Thread(target=work_inside, daemon=True) for _ in range(workers - 1)]
-    try:
-        for thread in threads:
-            thread.start()
-        work_inside()
-    except BaseException as failure:  # Ctrl-C between two blocks
-        failures.append(failure)
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join()
+    def help_out() -> None:
+        nonlocal helping
+        with changed:
+            if changed.wait_for(lambda: done, _GRACE):
+                return
+            helping += 1
+        work()
+        with changed:
+            helping -= 1
+            changed.notify_all()
+
+    for _ in range(workers - 1):
+        threading.Thread(target=help_out, daemon=True).start()
+    work()
+    while True:  # until no thread works on the caller's arrays any more, whatever interrupts the waiting
+        try:
+            with changed:
+                done = True
+                changed.notify_all()
+                changed.wait_for(lambda: not helping)
+            break
+        except BaseException as failure:  # Ctrl-C
+            failures.append(failure)
     if failures:
         raise failures[0]
     return [results[turn] for turn in range(len(blocks))]

@@ -27,13 +27,23 @@ def test_the_loss_is_minus_the_log_of_the_chance_of_a_right_label(rng):
     assert_allclose(neighbor_loss(D, same, 1.7)[0], literal_loss(D, same, 1.7, np.ones(6)), rtol=1e-13)
 
 
-def test_the_gradient_is_that_of_finite_differences(rng):
+def test_a_floor_is_added_to_the_chance(rng):
+    D, same, _ = problem(rng)
+    one = np.array([neighbor_loss(D[i : i + 1], same[i : i + 1], 1.7)[0] for i in range(6)])
+    assert_allclose(neighbor_loss(D, same, 1.7, None, 0.2)[0], -np.log((np.exp(-one) + 0.2) / 1.2).sum(), rtol=1e-13)
+    hopeless, gradient = neighbor_loss(np.array([[0.0, 1e6]]), np.array([[False, True]]), 1.0, None, 0.2)
+    assert_allclose(hopeless, np.log(6.0))
+    assert_allclose(gradient, 0.0)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.03])
+def test_the_gradient_is_that_of_finite_differences(rng, floor):
     D, same, weight = problem(rng)
-    _, gradient = neighbor_loss(D, same, 1.7, weight)
+    _, gradient = neighbor_loss(D, same, 1.7, weight, floor)
     for at in np.ndindex(D.shape):
         step = np.zeros_like(D)
         step[at] = 1e-5
-        ahead, behind = (neighbor_loss(D + s * step, same, 1.7, weight)[0] for s in (1, -1))
+        ahead, behind = (neighbor_loss(D + s * step, same, 1.7, weight, floor)[0] for s in (1, -1))
         assert_allclose(gradient[at], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-9)
 
 

@@ -1,7 +1,30 @@
 """Compressors: from a training set to a few prototypes."""
 
 from knnpress.compression.prototypes import Compressor, Prototypes
-from knnpress.compression.selection import ClassCentroids, KeepAll, Subsample
+from knnpress.compression.selection import (
+    ClassCentroids,
+    Condensed,
+    FastCondensed,
+    KeepAll,
+    LearningVectorQuantization,
+    Medoids,
+    RandomMutation,
+    Reduced,
+    Subsample,
+)
 from knnpress.compression.stochastic import StochasticCompression
 
-__all__ = ["ClassCentroids", "Compressor", "KeepAll", "Prototypes", "StochasticCompression", "Subsample"]
+__all__ = [
+    "ClassCentroids",
+    "Compressor",
+    "Condensed",
+    "FastCondensed",
+    "KeepAll",
+    "LearningVectorQuantization",
+    "Medoids",
+    "Prototypes",
+    "RandomMutation",
+    "Reduced",
+    "StochasticCompression",
+    "Subsample",
+]

@@ -18,14 +18,17 @@ def log_softmax(logits: Array) -> tuple[Array, Array]:
     return (top + np.log(total))[:, 0], weights
 
 
-def neighbor_loss(D: Array, same_class: Array, gamma: float, weight: Array | None = None) -> tuple[float, Array]:
+def neighbor_loss(
+    D: Array, same_class: Array, gamma: float, weight: Array | None = None, floor: float = 0.0
+) -> tuple[float, Array]:
     r"""Weighted sum of :math:`-\log p_i`, p_i the probability that a soft nearest neighbour gives i its own label.
 
     .. math:: p_{ij} \propto e^{-\gamma^2 D_{ij}}, \qquad p_i = \sum_{j : \hat y_j = y_i} p_{ij}, \qquad
               \frac{\partial (-\log p_i)}{\partial D_{ij}} = \gamma^2 (q_{ij} - p_{ij})
 
     with q the softmax over the prototypes of the same class alone. In this form nothing is divided by p_i, which may
-    underflow.
+    underflow. With a floor f the loss is :math:`-\log\frac{p_i + f}{1 + f}`, and the derivative is multiplied by
+    :math:`p_i / (p_i + f)`, the trust in the label: a point far among another class pulls no prototype there.
 
     Parameters
     ----------
@@ -34,6 +37,8 @@ def neighbor_loss(D: Array, same_class: Array, gamma: float, weight: Array | Non
         Whether point i and prototype j share their label; every row needs at least one.
     gamma : float
     weight : ndarray of shape (n,) or None
+    floor : float
+        0 is the paper's loss.
 
     Returns
     -------
@@ -46,6 +51,10 @@ def neighbor_loss(D: Array, same_class: Array, gamma: float, weight: Array | Non
     log_same, Q = log_softmax(np.where(same_class, logits, -np.inf))
     losses = log_all - log_same
     gradient = gamma**2 * (Q - P)
+    if floor:
+        log_floored = np.logaddexp(-losses, np.log(floor))
+        gradient *= np.exp(-losses - log_floored)[:, None]
+        losses = np.log1p(floor) - log_floored
     if weight is not None:
         losses, gradient = weight * losses, weight[:, None] * gradient
     return float(losses.sum()), gradient

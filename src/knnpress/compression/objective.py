@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from knnpress.compression.loss import neighbor_loss
-from knnpress.geometries.base import Chart, SmoothGeometry
+from knnpress.compression.loss import log_softmax, neighbor_loss
+from knnpress.geometries.base import Chart, Linearization, SmoothGeometry
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective"]
+
+_Linearize = Callable[[Array, Any], Linearization]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,14 @@ class Objective:
     chart : Chart
     gamma : float
     weight : ndarray of shape (n,) or None
+    floor : float
+        Of the loss; see `neighbor_loss`.
     n_jobs : int or None
+
+    Attributes
+    ----------
+    slack : float
+        How loosely the geometry may solve its distances; set it before a call.
 
     Each row block keeps a memory between calls (packed matrices, warm potentials), which saves time and changes no
     result beyond the geometry's own tolerance.
@@ -62,27 +72,66 @@ class Objective:
         chart: Chart,
         gamma: float,
         weight: Array | None = None,
+        floor: float = 0.0,
         n_jobs: int | None = None,
     ) -> None:
         self.X, self.y, self.labels = X, y, labels
-        self.geometry, self.chart, self.gamma, self.n_jobs = geometry, chart, gamma, n_jobs
+        self.geometry, self.chart, self.gamma, self.floor, self.n_jobs = geometry, chart, gamma, floor, n_jobs
+        self.slack = 1.0
         self.weight = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
         self._blocks = row_blocks(len(X), 8 * len(labels))
         self._memory: dict[int, Any] = {}
 
     def __call__(self, theta: Array) -> Evaluation:
         """Evaluate at theta, (m, p)."""
-        Z = self.chart.to_point(theta)
-        parts = map_blocks(lambda rows: self._block(rows, Z), self._blocks, self.n_jobs)
+        linearize = self.geometry.linearize_at(self.chart.to_point(theta), self.slack)
+        parts = map_blocks(lambda rows: self._block(rows, linearize), self._blocks, self.n_jobs)
         loss, gradient, error = parts[0]
         for part in parts[1:]:  # in order, so that no result depends on the number of threads
             loss, gradient, error = loss + part[0], gradient + part[1], error + part[2]
         return Evaluation(loss, self.chart.pullback(theta, gradient), error)
 
-    def _block(self, rows: slice, Z: Array) -> tuple[float, Array, float]:
-        step = self.geometry.linearize(self.X[rows], Z, self._memory.get(rows.start))
+    def scores(self, theta: Array) -> Array:
+        """Each point's error by its nearest prototype plus that by a soft one, which breaks the many ties, (n,)."""
+        linearize = self.geometry.linearize_at(self.chart.to_point(theta), self.slack)
+
+        def block(rows: slice) -> Array:
+            step, same = self._distances(rows, linearize)
+            _, P = log_softmax(-(self.gamma**2) * step.D)
+            return _wrong(step.D, same) + 1.0 - (P * same).sum(axis=1)
+
+        return np.concatenate(map_blocks(block, self._blocks, self.n_jobs))
+
+    def batches(self, size: int, rng: np.random.Generator) -> list[Objective]:
+        """Cut the training set at random into parts of about `size` rows, each an objective of its own."""
+        n = len(self.X)
+        return [
+            Objective(
+                self.X[rows],
+                self.y[rows],
+                labels=self.labels,
+                geometry=self.geometry,
+                chart=self.chart,
+                gamma=self.gamma,
+                weight=self.weight[rows],
+                floor=self.floor,
+                n_jobs=self.n_jobs,
+            )
+            for rows in np.array_split(rng.permutation(n), max(1, round(n / size)))
+        ]
+
+    def _block(self, rows: slice, linearize: _Linearize) -> tuple[float, Array, float]:
+        step, same = self._distances(rows, linearize)
+        loss, W = neighbor_loss(step.D, same, self.gamma, self.weight[rows], self.floor)
+        return loss, step.pullback(W), float(self.weight[rows] @ _wrong(step.D, same))
+
+    def _distances(self, rows: slice, linearize: _Linearize) -> tuple[Linearization, Array]:
+        step = linearize(self.X[rows], self._memory.get(rows.start))
         self._memory[rows.start] = step.memory
-        same = self.y[rows, None] == self.labels
-        loss, W = neighbor_loss(step.D, same, self.gamma, self.weight[rows])
-        wrong = ~same[np.arange(len(same)), step.D.argmin(axis=1)]
-        return loss, step.pullback(W), float(self.weight[rows] @ wrong)
+        return step, self.y[rows, None] == self.labels
+
+
+def _wrong(D: Array, same: Array) -> Array:
+    """Whether the nearest prototype has another label, (n,)."""
+    wrong: Array = ~same[np.arange(len(D)), D.argmin(axis=1)]
+    return wrong

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.compression.objective import Evaluation
 from knnpress.typing import Array
 
-__all__ = ["Optimum", "minimize"]
+__all__ = ["Optimum", "minimize", "minimize_batches"]
 
 Evaluate = Callable[[Array], Evaluation]
 Callback = Callable[[int, Array, Evaluation], bool | None]
@@ -29,11 +29,14 @@ class Optimum:
     loss_curve : list of float
         Loss at the start and after each iteration.
     n_iter : int
+    stopped : bool
+        Whether the callback asked for it.
     """
 
     theta: Array
     loss_curve: list[float]
     n_iter: int
+    stopped: bool = False
 
 
 def minimize(
@@ -46,7 +49,7 @@ def minimize(
     learning_rate: float = 1.0,
     callback: Callback | None = None,
 ) -> Optimum:
-    """Minimise from theta.
+    """Minimise from theta, using all points at every step.
 
     Parameters
     ----------
@@ -91,28 +94,28 @@ def _scipy(
         return evaluation.loss, evaluation.gradient.ravel()
 
     curve: list[float] = []
+    stopped = False
 
     def report(flat: Array) -> None:
+        nonlocal stopped
         evaluation = seen.get(flat.tobytes()) or evaluate(flat.reshape(theta.shape))
         seen.clear()
         seen[flat.tobytes()] = evaluation
         curve.append(evaluation.loss)
-        if callback is not None and callback(len(curve) - 1, flat.reshape(theta.shape).copy(), evaluation):
-            raise StopIteration
+        stopped = bool(callback and callback(len(curve) - 1, flat.reshape(theta.shape).copy(), evaluation))
 
     flat = theta.ravel().copy()
     value_and_gradient(flat)
-    try:
-        report(flat)
-    except StopIteration:
-        return Optimum(theta, curve, 0)
-    if max_iter == 0:
-        return Optimum(theta, curve, 0)
+    report(flat)
+    if stopped or max_iter == 0:
+        return Optimum(theta, curve, 0, stopped)
     name, options = _SCIPY[method]
     settings = {"maxiter": max_iter, "gtol": tol, **options}
 
     def after(intermediate_result: optimize.OptimizeResult) -> None:
         report(intermediate_result.x)
+        if stopped:
+            raise StopIteration
 
     def cached(x: Array) -> tuple[float, Array]:
         known = seen.get(x.tobytes())
@@ -121,7 +124,7 @@ def _scipy(
     result = optimize.minimize(cached, flat, jac=True, method=name, callback=after, options=settings)
     if not np.isfinite(result.fun):
         warnings.warn(f"the loss became {result.fun}; lower gamma", ConvergenceWarning, stacklevel=3)
-    return Optimum(result.x.reshape(theta.shape), curve, len(curve) - 1)
+    return Optimum(result.x.reshape(theta.shape), curve, len(curve) - 1, stopped)
 
 
 def _descent(
@@ -146,4 +149,64 @@ def _descent(
         if (current.error, current.loss) < best_key:
             best, best_key = theta, (current.error, current.loss)
         stop = bool(callback and callback(iteration, theta, current))
-    return Optimum(best, curve, iteration)
+    return Optimum(best, curve, iteration, stop)
+
+
+def minimize_batches(
+    batches: Sequence[Evaluate],
+    theta: Array,
+    *,
+    max_iter: int = 100,
+    learning_rate: float = 1.0,
+    rng: np.random.Generator,
+    callback: Callback | None = None,
+) -> Optimum:
+    """Minimise the mean of several functions by Adam, a step for each; an iteration is a pass over all of them.
+
+    Parameters
+    ----------
+    batches : sequence of callable
+        Each from theta, (m, p), to an `Evaluation`.
+    theta : ndarray of shape (m, p)
+        The start.
+    max_iter : int
+        Passes.
+    learning_rate : float
+        First step, in twentieths of the size of theta; later ones shrink with the root of the number of passes.
+    rng : Generator
+        Draws the order of the batches in each pass.
+    callback : callable or None
+        ``callback(iteration, theta, evaluation)`` is called at the start and after each pass, with the mean of what
+        the batches said on the way; a true answer stops the descent there.
+    """
+    shape = theta.shape
+    mean, square = np.zeros(shape), np.zeros(shape)
+    first_rate = 0.05 * learning_rate * float(np.sqrt(np.mean(theta**2)))
+    start = _mean([batch(theta) for batch in batches])
+    curve, steps = [start.loss], 0
+    stop = bool(callback and callback(0, theta, start))
+    iteration = 0
+    while not stop and iteration < max_iter:
+        rate = first_rate / np.sqrt(1.0 + iteration / 10.0)
+        said = []
+        for k in rng.permutation(len(batches)):
+            said.append(batches[k](theta))
+            steps += 1
+            mean = 0.9 * mean + 0.1 * said[-1].gradient
+            square = 0.999 * square + 0.001 * said[-1].gradient ** 2
+            scale = np.sqrt(square / (1.0 - 0.999**steps)) + 1e-12
+            theta = theta - rate * (mean / (1.0 - 0.9**steps)) / scale
+        iteration += 1
+        now = _mean(said)
+        curve.append(now.loss)
+        stop = bool(callback and callback(iteration, theta, now))
+    return Optimum(theta, curve, iteration, stop)
+
+
+def _mean(evaluations: Sequence[Evaluation]) -> Evaluation:
+    n = len(evaluations)
+    return Evaluation(
+        sum(e.loss for e in evaluations) / n,
+        np.sum([e.gradient for e in evaluations], axis=0) / n,
+        sum(e.error for e in evaluations) / n,
+    )

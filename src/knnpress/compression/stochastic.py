@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
-from knnpress.compression.loss import log_softmax
 from knnpress.compression.objective import Evaluation, Objective
-from knnpress.compression.optimize import Optimum, minimize
+from knnpress.compression.optimize import Optimum, minimize, minimize_batches
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
 from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
@@ -19,14 +21,17 @@ from knnpress.geometries.base import Chart
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["StochasticCompression"]
+__all__ = ["Problem", "StochasticCompression"]
 
-#: gamma^2 in units of 1 / `_Problem.margin`: the one that suited most data, and the factors tried by ``gamma="auto"``
+#: gamma^2 in units of 1 / `Problem.margin`: the one that suited most data, and the factors tried by ``gamma="auto"``
 _SHARPNESS = 5.0
 _FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
-_GAMMA_DOUBT, _STEP_DOUBT = 0.5, 1.0  # standard errors of a difference in held-out score that it takes to heed it
+_GAMMA_DOUBT = 0.5  # standard errors of a difference in held-out score that it takes to leave the usual gamma
+_PATIENCE = 25  # iterations without a better held-out score after which a descent is no longer followed
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
+_ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
+_SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
 
 
 class StochasticCompression(BaseEstimator):
@@ -39,13 +44,19 @@ class StochasticCompression(BaseEstimator):
         to the data.
     init : Compressor or None
         Where to start; None: `ClassCentroids` (for histograms, of Euclidean k-means).
-    optimizer : {"lbfgs", "cg", "descent"}
+    optimizer : {"auto", "lbfgs", "cg", "descent", "adam"}
+        "auto": "lbfgs"; "adam" where `batch_size` is given; "descent" where the gradient is approximate.
     max_iter : int
-        Iterations of the optimiser.
+        Iterations of the optimiser; for "adam", passes over the data.
     tol : float
         Stop when no entry of the gradient exceeds it.
     learning_rate : float
-        First step of "descent".
+        First step of "descent" and "adam", relative to their own choice.
+    batch_size : int or None
+        Points in a step of "adam"; None: all.
+    label_noise : float
+        Share of labels that may be wrong. It bounds the loss of a single point (see `neighbor_loss`), so that wrong
+        labels and outliers do not draw prototypes to them; 0 is the paper's loss.
     early_stopping : bool
         Keep as many iterations as were best on a held-out part, none at all included, so that learning does not lose
         to its own start. Where the classes are too small to hold a part out, all iterations are kept.
@@ -57,10 +68,12 @@ class StochasticCompression(BaseEstimator):
         self,
         gamma: float | Literal["auto"] = "auto",
         init: Compressor | None = None,
-        optimizer: Literal["lbfgs", "cg", "descent"] = "lbfgs",
+        optimizer: Literal["auto", "lbfgs", "cg", "descent", "adam"] = "auto",
         max_iter: int = 100,
         tol: float = 1e-6,
         learning_rate: float = 1.0,
+        batch_size: int | None = None,
+        label_noise: float = 0.1,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
     ) -> None:
@@ -70,6 +83,8 @@ class StochasticCompression(BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.label_noise = label_noise
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
 
@@ -87,147 +102,257 @@ class StochasticCompression(BaseEstimator):
     ) -> Prototypes:
         """Return `n_prototypes` learned prototypes (one a class, if None).
 
-        `callback` is called after each iteration of the last descent, with the facts "loss" and "error".
+        `callback` is called after each iteration of every descent, the last one being that on all points, with the
+        facts "loss" and "error" (of the training set); a true answer ends that descent.
         """
-        if not isinstance(geometry, SmoothGeometry):
-            raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, LogEuclidean, Sinkhorn, …")
-        if self.optimizer != "descent" and not geometry.exact_gradient:
-            raise ValueError(
-                f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
-                "optimizer='descent', or learn on value='divergence' or 'dual'"
-            )
+        smooth = self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
         seed = int(rng.integers(2**31))
         m = len(np.unique(y)) if n_prototypes is None else n_prototypes
 
-        def problem(rows: Indices | slice) -> _Problem:
+        def problem(rows: Indices | slice) -> Problem:
             weight = None if sample_weight is None else sample_weight[rows]
-            start = self._start(X[rows], y[rows], weight, geometry, m, seed, n_jobs)
-            return _Problem(self, geometry, X[rows], y[rows], weight, start, n_jobs)
+            start = self.start(X[rows], y[rows], geometry, m, np.random.default_rng(seed), n_jobs, weight)
+            return Problem(self, smooth, smooth.chart(X[rows]), X[rows], y[rows], weight, start, n_jobs, seed)
 
         whole = problem(slice(None))
-        held_out = split_off(y, self.validation_fraction, rng)
-        monitored = (self.early_stopping or self.gamma == "auto") and len(held_out) >= _LEAST_HELD_OUT
-        iterations, gamma = self.max_iter, self.gamma
-        trace: dict[str, Any] = {}
-        if monitored:
-            kept = np.setdiff1d(np.arange(len(X)), held_out)
-            part = problem(kept)
-            gamma, steps, trace = part.choose(X[held_out], y[held_out])
-            iterations = steps if self.early_stopping else self.max_iter
-        elif gamma == "auto":
-            gamma = float(np.sqrt(_SHARPNESS / whole.margin()))
+        parts = []
+        if self.early_stopping or self.gamma == "auto":
+            for held_out in held_out_parts(y, self.validation_fraction, rng):
+                parts.append((problem(np.setdiff1d(np.arange(len(X)), held_out)), X[held_out], y[held_out]))
+        tracker = _Tracker(callback, self.max_iter)
+        usual = whole.usual_gamma()
+        gamma = usual if self.gamma == "auto" else float(self.gamma)
+        steps, trace = self.max_iter, dict[str, Any]()
+        if parts:
+            gamma, steps, trace = self._choose(parts, gamma, usual, tracker)
+        found = whole.learn(gamma, steps, tracker.descent(steps))
+        if not self.early_stopping and found.n_iter == self.max_iter and still_falling(found.loss_curve):
+            warnings.warn(
+                f"the loss was still falling after max_iter={self.max_iter} iterations; raise max_iter",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        points = whole.chart.to_point(found.theta)
+        trace |= {
+            "loss_curve": found.loss_curve,
+            "n_iter": found.n_iter,
+            "weights": whole.represented(points).sum(axis=0),
+        }
+        return Prototypes(points, whole.start.labels, gamma=gamma, trace=trace)
 
-        def report(k: int, theta: Array, now: Evaluation) -> Any:
-            return callback and callback(k, iterations, {"loss": now.loss, "error": now.error})
+    def _check(self, geometry: Geometry) -> SmoothGeometry:
+        if not isinstance(geometry, SmoothGeometry):
+            raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, LogEuclidean, Sinkhorn, …")
+        if self.optimizer in ("lbfgs", "cg") and not geometry.exact_gradient:
+            raise ValueError(
+                f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
+                "optimizer='descent', or learn on value='divergence' or 'dual'"
+            )
+        if self.batch_size is not None and self.optimizer not in ("auto", "adam"):
+            raise ValueError(f"batch_size is for optimizer='adam', not {self.optimizer!r}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size!r}; give a positive number of points, or None for all")
+        if not 0 <= self.label_noise < 1:
+            raise ValueError(f"label_noise is {self.label_noise!r}; give a share of the labels, from 0 to below 1")
+        if self.gamma != "auto" and not (np.isfinite(self.gamma) and self.gamma > 0):
+            raise ValueError(f"gamma is {self.gamma!r}; give a positive number, or 'auto'")
+        return geometry
 
-        found = whole.learn(float(gamma), iterations, report)
-        trace |= {"loss_curve": found.loss_curve, "n_iter": found.n_iter}
-        return Prototypes(whole.chart.to_point(found.theta), whole.start.labels, gamma=float(gamma), trace=trace)
-
-    def _start(
-        self, X: Array, y: Labels, weight: Array | None, geometry: Geometry, m: int, seed: int, n_jobs: int | None
+    def start(
+        self,
+        X: Array,
+        y: Labels,
+        geometry: Geometry,
+        n_prototypes: int,
+        rng: np.random.Generator,
+        n_jobs: int | None = None,
+        sample_weight: Array | None = None,
     ) -> Prototypes:
+        """Where the descent starts."""
         euclidean = SquaredEuclidean() if geometry.point_ndim == 1 else None
         init = ClassCentroids(euclidean) if self.init is None else self.init
         return init.compress(
             X,
             y,
             geometry=geometry,
-            n_prototypes=m,
-            sample_weight=weight,
-            random_state=np.random.default_rng(seed),
+            n_prototypes=n_prototypes,
+            sample_weight=sample_weight,
+            random_state=rng,
             n_jobs=n_jobs,
         )
 
+    def _choose(
+        self, parts: list[tuple[Problem, Array, Labels]], gamma: float, usual: float, tracker: _Tracker
+    ) -> tuple[float, int, dict[str, Any]]:
+        """gamma and the number of iterations that serve the held-out points best.
 
-@dataclass(frozen=True)
-class _Problem:
-    """One training set with its start."""
-
-    settings: StochasticCompression
-    geometry: SmoothGeometry
-    X: Array
-    y: Labels
-    weight: Array | None
-    start: Prototypes
-    n_jobs: int | None
-
-    @property
-    def chart(self) -> Chart:
-        return self.geometry.chart(self.X)
-
-    def margin(self) -> float:
-        """Median gap between a point's nearest starting prototypes of its own class and of another."""
-        distances, labels = self.geometry.distances_to(self.start.points), self.start.labels
-
-        def gaps(rows: slice) -> Array:
-            D, same = distances(self.X[rows]), self.y[rows, None] == labels
-            own, other = (np.where(mask, D, np.inf).min(axis=1) for mask in (same, ~same))
-            return np.abs(other - own)
-
-        return float(np.median(np.concatenate(map_blocks(gaps, row_blocks(len(self.X), 8 * len(labels)), self.n_jobs))))
-
-    def learn(self, gamma: float, iterations: int, callback: Callable[[int, Array, Evaluation], Any]) -> Optimum:
-        """Descend from the start."""
-        settings, chart = self.settings, self.chart
-        objective = Objective(
-            self.X,
-            self.y,
-            labels=self.start.labels,
-            geometry=self.geometry,
-            chart=chart,
-            gamma=gamma,
-            weight=self.weight,
-            n_jobs=self.n_jobs,
-        )
-        return minimize(
-            objective,
-            chart.to_theta(self.start.points),
-            method=settings.optimizer,
-            max_iter=iterations,
-            tol=settings.tol,
-            learning_rate=settings.learning_rate,
-            callback=callback,
-        )
-
-    def choose(self, X: Array, y: Labels) -> tuple[float, int, dict[str, Any]]:
-        """gamma and the number of iterations that serve the held-out points X, y best.
-
-        A held-out part is small and its score noisy. So the usual gamma, and the later iteration, win where the score,
-        compared point by point, does not speak clearly against them.
+        A held-out part is small and its score noisy. So the usual gamma wins where the score, compared point by point,
+        does not speak clearly against it.
         """
-        settings, chart = self.settings, self.chart
-        usual = float(np.sqrt(_SHARPNESS / self.margin()))
 
         def follow(gamma: float, iterations: int) -> Array:
-            """Scores of the held-out points after each iteration, (iterations + 1, n)."""
-            rows: list[Array] = []
-
-            def look(k: int, theta: Array, evaluation: Evaluation) -> None:
-                # one sharpness for all: the sharper look the better to themselves
-                Z = chart.to_point(theta)
-                rows.append(held_out_scores(self.geometry, X, y, Z, self.start.labels, usual, self.n_jobs))
-
-            self.learn(gamma, iterations, look)
-            return np.array(rows)
+            curves = []
+            for problem, X, y in parts:
+                # judged by one sharpness for all: the sharper look the better to themselves
+                curves.append(problem.follow(gamma, iterations, X, y, usual, tracker.descent(iterations)))
+            return np.concatenate([np.pad(c, ((0, iterations + 1 - len(c)), (0, 0)), "edge") for c in curves], axis=1)
 
         trace: dict[str, Any] = {}
-        gamma = usual if settings.gamma == "auto" else float(settings.gamma)
-        if settings.gamma == "auto":
+        if self.gamma == "auto":
             tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]
+            tracker.expect(len(parts) * len(tried) * round(_SEARCH_SHARE * self.max_iter))
             best = {}
             for g in tried:
-                scores = follow(g, max(1, round(_SEARCH_SHARE * settings.max_iter)))
+                scores = follow(g, max(1, round(_SEARCH_SHARE * self.max_iter)))
                 best[g] = scores[scores.mean(axis=1).argmin()]
             for g in sorted(tried, key=lambda g: best[g].mean(), reverse=True):
                 if clearly_lower(best[g], best[gamma], _GAMMA_DOUBT):
                     gamma = g
             trace["gamma_scores"] = {g: float(best[g].mean()) for g in tried}
-        scores = follow(gamma, settings.max_iter)
-        lowest = scores[scores.mean(axis=1).argmin()]
-        steps = max(k for k, row in enumerate(scores) if not clearly_lower(lowest, row, _STEP_DOUBT))
-        return gamma, steps, trace | {"held_out_curve": scores.mean(axis=1).tolist()}
+        if not self.early_stopping:
+            return gamma, self.max_iter, trace
+        tracker.expect(len(parts) * self.max_iter)
+        curve = follow(gamma, self.max_iter).mean(axis=1)
+        return gamma, int(curve.argmin()), trace | {"held_out_curve": curve.tolist()}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One training set with its start."""
+
+    settings: StochasticCompression
+    geometry: SmoothGeometry
+    chart: Chart
+    X: Array
+    y: Labels
+    weight: Array | None
+    start: Prototypes
+    n_jobs: int | None
+    seed: int
+
+    def margin(self) -> float:
+        """Median gap between a point's nearest starting prototypes of its own class and of another."""
+
+        def gaps(D: Array, same: Array) -> Array:
+            own, other = (np.where(mask, D, np.inf).min(axis=1) for mask in (same, ~same))
+            return np.abs(other - own)
+
+        return float(np.median(self._each(gaps, self.start.points)))
+
+    def usual_gamma(self) -> float:
+        """The sharpness that suits most data, by the margin of the start."""
+        return float(np.sqrt(_SHARPNESS / max(self.margin(), 1e-300)))
+
+    def represented(self, points: Array) -> Array:
+        """Weight of each training point at its nearest of `points` of the same class, elsewhere zero, (n, m)."""
+        index = self._each(lambda D, same: np.where(same, D, np.inf).argmin(axis=1), points)
+        W = np.zeros((len(self.X), len(points)))
+        W[np.arange(len(self.X)), index] = 1.0 if self.weight is None else self.weight
+        return W
+
+    def _each(self, function: Callable[[Array, Array], Array], points: Array) -> Array:
+        """A function of the distances to points with the labels of the start, and of who shares them; row by row."""
+        distances, labels = self.geometry.distances_to(points), self.start.labels
+
+        def block(rows: slice) -> Array:
+            return function(distances(self.X[rows]), self.y[rows, None] == labels)
+
+        return np.concatenate(map_blocks(block, row_blocks(len(self.X), 8 * len(labels)), self.n_jobs))
+
+    def objective(self, gamma: float, X: Array, y: Labels, weight: Array | None = None) -> Objective:
+        """The loss of points X, y as a function of these prototypes."""
+        noise, n_classes = self.settings.label_noise, len(np.unique(self.start.labels))
+        return Objective(
+            X,
+            y,
+            labels=self.start.labels,
+            geometry=self.geometry,
+            chart=self.chart,
+            gamma=gamma,
+            weight=weight,
+            floor=noise / (1.0 - noise) / n_classes,
+            n_jobs=self.n_jobs,
+        )
+
+    def learn(self, gamma: float, iterations: int, callback: Callable[[int, Array, Evaluation], Any]) -> Optimum:
+        """Descend from the start."""
+        settings = self.settings
+        objective = self.objective(gamma, self.X, self.y, self.weight)
+        theta = self.chart.to_theta(self.start.points)
+        method: str = settings.optimizer
+        if method == "auto":
+            method = "adam" if settings.batch_size else "lbfgs" if self.geometry.exact_gradient else "descent"
+        if method == "adam":
+            rng = np.random.default_rng(self.seed)
+            batches = objective.batches(settings.batch_size or len(self.X), rng)
+            rate = settings.learning_rate
+            return minimize_batches(batches, theta, max_iter=iterations, learning_rate=rate, rng=rng, callback=callback)
+        curve: list[float] = []
+        for slack in self.geometry.slacks:
+            objective.slack = slack
+            found = minimize(
+                objective,
+                theta,
+                method=method,
+                max_iter=iterations - max(0, len(curve) - 1),
+                tol=settings.tol if slack == 1.0 else max(settings.tol, slack * _SLACK_GRADIENT),
+                learning_rate=settings.learning_rate,
+                callback=partial(_shifted, callback, len(curve)),
+            )
+            theta, curve = found.theta, curve[:-1] + found.loss_curve
+            if found.stopped or len(curve) > iterations:
+                break
+        return Optimum(theta, curve, len(curve) - 1)
+
+    def follow(
+        self,
+        gamma: float,
+        iterations: int,
+        X: Array,
+        y: Labels,
+        judge: float,
+        callback: Callable[[int, Array, Evaluation], Any],
+    ) -> Array:
+        """Scores of held-out points X, y, (k, n), at the start and after each of at most `iterations` iterations."""
+        held_out = self.objective(judge, X, y)
+        held_out.slack = self.geometry.slacks[0]
+        rows: list[Array] = []
+
+        def look(k: int, theta: Array, evaluation: Evaluation) -> bool:
+            rows.append(held_out.scores(theta))
+            late = k - int(np.argmin([row.mean() for row in rows])) >= _PATIENCE
+            return bool(callback(k, theta, evaluation)) or late
+
+        self.learn(gamma, iterations, look)
+        return np.array(rows)
+
+
+def _shifted(
+    callback: Callable[[int, Array, Evaluation], Any], done: int, k: int, theta: Array, now: Evaluation
+) -> Any:
+    """Number the iterations of a later stage on; its start was the end of the stage before."""
+    return callback(k + max(0, done - 1), theta, now) if k > 0 or done == 0 else None
+
+
+class _Tracker:
+    """One count of iterations over several descents, for a user's callback."""
+
+    def __init__(self, callback: Callback | None, expected: int) -> None:
+        self.callback, self.expected, self.done = callback, expected, 0
+
+    def expect(self, iterations: int) -> None:
+        self.expected += iterations
+
+    def descent(self, iterations: int) -> Callable[[int, Array, Evaluation], Any]:
+        before = self.done
+        self.done += iterations
+
+        def report(k: int, theta: Array, now: Evaluation) -> Any:
+            facts = {"loss": now.loss, "error": now.error}
+            return self.callback is not None and self.callback(before + k, max(self.expected, self.done), facts)
+
+        return report
 
 
 def clearly_lower(scores: Array, others: Array, doubt: float) -> bool:
@@ -236,23 +361,23 @@ def clearly_lower(scores: Array, others: Array, doubt: float) -> bool:
     return float(gain.mean()) > doubt * float(gain.std()) / np.sqrt(len(gain))
 
 
-def held_out_scores(
-    geometry: Geometry, X: Array, y: Labels, Z: Array, labels: Labels, gamma: float, n_jobs: int | None
-) -> Array:
-    """Error of the nearest prototype plus that of a soft one, (n,): the second breaks the many ties of the first."""
-    distances = geometry.distances_to(Z)
-
-    def block(rows: slice) -> Array:
-        D = distances(X[rows])
-        same = y[rows, None] == labels
-        _, P = log_softmax(-(gamma**2) * D)
-        wrong = ~same[np.arange(len(D)), D.argmin(axis=1)]
-        return wrong + 1.0 - (P * same).sum(axis=1)
-
-    return np.concatenate(map_blocks(block, row_blocks(len(X), 8 * len(Z)), n_jobs))
+def still_falling(curve: list[float]) -> bool:
+    """Whether the last tenth of a descent took off more than a hundredth of what all of it did."""
+    tenth = max(1, len(curve) // 10)
+    return curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])
 
 
-def split_off(y: Labels, fraction: float, rng: np.random.Generator) -> Indices:
-    """Rows to hold out: a share of each class, never all of it (a class of one stays whole)."""
-    rows = [np.flatnonzero(y == c) for c in np.unique(y)]
-    return np.sort(np.concatenate([rng.permutation(r)[: min(round(fraction * len(r)), len(r) - 1)] for r in rows]))
+def held_out_parts(y: Labels, fraction: float, rng: np.random.Generator) -> list[Indices]:
+    """Rows to hold out, one part after the other: a share of each class, never all of it (a class of one stays whole).
+
+    One part where it is large enough to judge by, several disjoint ones where it is small, none where it would be tiny.
+    """
+    shuffled = [rng.permutation(np.flatnonzero(y == c)) for c in np.unique(y)]
+    sizes = [min(round(fraction * len(rows)), len(rows) - 1) for rows in shuffled]
+    if sum(sizes) < _LEAST_HELD_OUT:
+        return []
+    n_parts = min(int(1 / fraction), -(-_ENOUGH_HELD_OUT // sum(sizes)))
+    return [
+        np.sort(np.concatenate([rows[k * size : (k + 1) * size] for rows, size in zip(shuffled, sizes, strict=True)]))
+        for k in range(n_parts)
+    ]

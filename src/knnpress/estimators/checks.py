@@ -21,6 +21,7 @@ __all__ = [
     "check_n_neighbors",
     "check_sample_weight",
     "check_training_set",
+    "remember_features",
     "resolve_n_prototypes",
 ]
 
@@ -28,14 +29,17 @@ __all__ = [
 def check_training_set(
     estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike
 ) -> tuple[Array, Labels]:
-    """Checked points and labels; sets the estimator's ``n_features_in_`` (and ``feature_names_in_``)."""
+    """Checked points and labels."""
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
     points = geometry.check(X, n_jobs=estimator.n_jobs)
+    return points, check_labels(y, len(points))
+
+
+def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> None:
+    """Set ``n_features_in_`` and, where X has names, ``feature_names_in_``: after the work, lest it be interrupted."""
     validate_data(estimator, X, skip_check_array=True)
-    labels = check_labels(y, len(points))
     estimator.n_features_in_ = points.shape[1]
-    return points, labels
 
 
 def check_n_neighbors(k: int, n_prototypes: int) -> None:
@@ -76,7 +80,7 @@ def check_sample_weight(weight: ArrayLike, n: int) -> Array:
     return array
 
 
-def resolve_n_prototypes(n_prototypes: int | float | None, n: int, n_classes: int) -> int | None:
+def resolve_n_prototypes(n_prototypes: int | float | str | None, n: int, n_classes: int) -> int | None:
     """The number of prototypes meant by a count, a share of n, or None."""
     if n_prototypes is None:
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,20 +13,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from knnpress.compression import Compressor, Prototypes
+from knnpress.compression.sizing import SizeTrial, try_sizes
 from knnpress.estimators.checks import (
     as_generator,
     check_n_neighbors,
     check_sample_weight,
     check_training_set,
+    remember_features,
     resolve_n_prototypes,
 )
 from knnpress.geometries import Geometry
+from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.progress import progress_bar
-from knnpress.typing import Array, ArrayLike, Indices, Labels
+from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["PrototypeModel"]
+__all__ = ["PrototypeModel", "both"]
 
 
 class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -45,35 +50,46 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def _compress(
         self,
         compressor: Compressor,
-        n_prototypes: int | float | None,
+        n_prototypes: int | float | str | None,
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
     ) -> Prototypes:
-        """Check the training set, compress it, and set the fitted attributes."""
+        """Check the training set, compress it, and only then set the fitted attributes."""
         geometry = self._geometry()
         points, labels = check_training_set(self, geometry, X, y)
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(points))
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
-        with progress_bar(type(self).__name__, self.verbose > 0) as callback:
-            prototypes = compressor.compress(
-                points,
-                codes,
-                geometry=geometry,
-                n_prototypes=resolve_n_prototypes(n_prototypes, len(points), len(classes)),
-                sample_weight=weight,
-                random_state=as_generator(self.random_state),
-                n_jobs=self.n_jobs,
-                callback=callback,
-            )
+        rng = as_generator(self.random_state)
+        trials: list[SizeTrial] = []
+        with progress_bar(type(self).__name__, self.verbose > 0) as bar:
+            context: dict[str, Any] = {
+                "geometry": geometry,
+                "sample_weight": weight,
+                "random_state": rng,
+                "n_jobs": self.n_jobs,
+                "callback": both(bar, getattr(self, "callback", None)),
+            }
+            if n_prototypes == "auto":
+                trials = try_sizes(compressor, points, codes, n_neighbors=self.n_neighbors, **context)
+                n_prototypes = trials[-1].n_prototypes
+            m = resolve_n_prototypes(n_prototypes, len(points), len(classes))
+            prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
+        remember_features(self, X, points)
         self.classes_ = classes
         self.prototypes_ = prototypes.points
         self.prototype_labels_ = classes[prototypes.labels]
         self.compression_ratio_ = len(prototypes.points) / len(points)
+        if trials:
+            self.selection_ = [asdict(trial) for trial in trials]
         return prototypes
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `knnpress.load` reads; see `knnpress.save`."""
+        save(self, path)
 
     def predict(self, X: ArrayLike) -> Labels:
         """Labels of the points X, (n,)."""
@@ -137,3 +153,15 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 "features as input"
             )
         return points, geometry.distances_to(self.prototypes_)
+
+
+def both(bar: Callback | None, user: Callback | None) -> Callback | None:
+    """One callback that serves the bar and the user; the user's answer counts."""
+    if bar is None or user is None:
+        return bar if user is None else user
+
+    def follow(step: int, total: int | None, facts: dict[str, float]) -> Any:
+        bar(step, total, facts)
+        return user(step, total, facts)
+
+    return follow

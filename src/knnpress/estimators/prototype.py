@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression import Compressor, KeepAll
-from knnpress.estimators.checks import as_generator, check_training_set, resolve_n_prototypes
+from knnpress.estimators.checks import as_generator, check_training_set, remember_features, resolve_n_prototypes
 from knnpress.estimators.model import PrototypeModel
 from knnpress.geometries import Geometry, as_geometry
 from knnpress.typing import Array, ArrayLike, Labels
@@ -140,5 +140,6 @@ class PrototypeSampler(BaseEstimator):
             random_state=as_generator(self.random_state),
             n_jobs=self.n_jobs,
         )
+        remember_features(self, X, points)
         self.sample_indices_ = prototypes.indices
         return prototypes.points, prototypes.labels

@@ -59,9 +59,13 @@ class SmoothGeometry(Geometry, Protocol):
     ----------
     exact_gradient : bool
         False where `linearize` gives an approximate gradient, which a line search cannot use.
+    slacks : tuple of float
+        How loosely distances may be solved, from the first steps of a descent to the last, in units of the geometry's
+        own tolerance; (1.0,) where they have a closed form.
     """
 
     exact_gradient: bool
+    slacks: tuple[float, ...]
 
     def chart(self, X: Array) -> Chart:
         """A chart fitted to the scale of X."""
@@ -69,6 +73,10 @@ class SmoothGeometry(Geometry, Protocol):
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         """Distances of checked X and Z, with their derivative in Z."""
+        ...
+
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+        """For checked Z: a function of a checked block of X and its memory, like `linearize`; Z's share is done once"""
         ...
 
 

@@ -29,6 +29,7 @@ class SquaredEuclidean(BaseEstimator):
 
     point_ndim = 1
     exact_gradient = True
+    slacks = (1.0,)
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d); refuses NaN, infinity and other shapes."""
@@ -70,8 +71,16 @@ class SquaredEuclidean(BaseEstimator):
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         """Distances and their derivative, ``dD/dZ_j = 2 (Z_j - X_i)``."""
+        return self.linearize_at(Z)(X, memory)
 
-        def pullback(W: Array) -> Array:
-            return 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+        """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
+        distances = self.distances_to(Z)
 
-        return Linearization(self.distances_to(Z)(X), pullback, None)
+        def step(X: Array, memory: Any = None) -> Linearization:
+            def pullback(W: Array) -> Array:
+                return 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
+
+            return Linearization(distances(X), pullback, None)
+
+        return step

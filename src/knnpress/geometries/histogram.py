@@ -91,7 +91,7 @@ class _Memory:
 
     potential: Array
     relaxation: Array
-    self_x: Array | None
+    self_x: Array
 
 
 class Sinkhorn(BaseEstimator):
@@ -156,6 +156,11 @@ class Sinkhorn(BaseEstimator):
         return self.value != "transport"
 
     @property
+    def slacks(self) -> tuple[float, ...]:
+        """An error of the potentials enters the dual value by its square, but "transport" as it is."""
+        return (100.0, 10.0, 1.0) if self.exact_gradient else (1.0,)
+
+    @property
     def effective_reg(self) -> float:
         """`reg` in units of the ground cost, with "auto" resolved."""
         return resolve_reg(self.reg, check_ground_cost(self.ground_cost))
@@ -206,27 +211,33 @@ class Sinkhorn(BaseEstimator):
         returned with mean zero. Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory:
         the potentials of X, (n, m, d), from which the next step starts.
         """
-        solver = self._solver()
-        shape = (len(X), *Z.shape)
-        if memory is None or memory.potential.shape != shape:
-            self_x = solver.self_terms(X)[0] if solver.debiased else None
-            memory = _Memory(np.zeros(shape), np.zeros(shape[:2]), self_x)
-        potential = memory.potential
-        D = solver.solve(X, Z, memory)
-        self_potential = np.zeros_like(Z)
-        if solver.debiased:
-            self_z, self_potential = solver.self_terms(Z)
+        return self.linearize_at(Z)(X, memory)
+
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+        """`linearize` at checked Z, for any block of X, solved to `slack` times `tol`."""
+        solver = self._solver(slack)
+        self_z, self_potential = solver.self_terms(Z) if solver.debiased else (np.zeros(len(Z)), np.zeros_like(Z))
+
+        def step(X: Array, memory: Any = None) -> Linearization:
+            shape = (len(X), *Z.shape)
+            if memory is None or memory.potential.shape != shape:
+                self_x = self._solver().self_terms(X)[0] if solver.debiased else np.zeros(len(X))
+                memory = _Memory(np.zeros(shape), np.zeros(shape[:2]), self_x)
+            potential = memory.potential
+            D = solver.solve(X, Z, memory)
             D -= 0.5 * (memory.self_x[:, None] + self_z)
 
-        def pullback(W: Array) -> Array:
-            W = np.ascontiguousarray(W, dtype=np.float64)
-            tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
-            gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, tolerance)
-            gradient -= W.sum(axis=0)[:, None] * self_potential
-            gradient -= gradient.mean(axis=1, keepdims=True)
-            return gradient
+            def pullback(W: Array) -> Array:
+                W = np.ascontiguousarray(W, dtype=np.float64)
+                tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
+                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, tolerance)
+                gradient -= W.sum(axis=0)[:, None] * self_potential
+                gradient -= gradient.mean(axis=1, keepdims=True)
+                return gradient
 
-        return Linearization(D, pullback, memory)
+            return Linearization(D, pullback, memory)
+
+        return step
 
     def _check_settings(self) -> Array:
         """The ground cost, once it, `reg` and `value` fit together."""
@@ -241,10 +252,10 @@ class Sinkhorn(BaseEstimator):
         resolve_reg(self.reg, M)
         return M
 
-    def _solver(self) -> _Solver:
+    def _solver(self, slack: float = 1.0) -> _Solver:
         M = self._check_settings()
         cost = _core.SinkhornCost(M, resolve_reg(self.reg, M))
-        return _Solver(cost, self.value == "transport", self.value == "divergence", self.tol, self.max_iter)
+        return _Solver(cost, self.value == "transport", self.value == "divergence", slack * self.tol, self.max_iter)
 
 
 @dataclass(frozen=True)

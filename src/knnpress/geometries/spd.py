@@ -89,6 +89,12 @@ class JBLD(BaseEstimator):
     It is symmetric, non-negative, unchanged by every congruence (X, Z to AXA', AZA'), and the square of a metric.
     (`pyriemann`'s "logdet" distance is its square root.) Points are (n, d, d) arrays.
 
+    Parameters
+    ----------
+    whiten : bool
+        Whether prototypes are learned relative to the mean of the data, which conditions the descent and changes no
+        distance; False: as in the paper.
+
     References
     ----------
     Cherian, Sra, Banerjee, Papanikolopoulos. Jensen-Bregman LogDet divergence with application to efficient
@@ -104,6 +110,10 @@ class JBLD(BaseEstimator):
 
     point_ndim = 2
     exact_gradient = True
+    slacks = (1.0,)
+
+    def __init__(self, whiten: bool = True) -> None:
+        self.whiten = whiten
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
@@ -138,25 +148,35 @@ class JBLD(BaseEstimator):
         return lambda X: _core.jbld_pairwise(_core.SpdBatch(X, True), z)
 
     def chart(self, X: Array) -> CholeskyChart:
-        """Cholesky factors relative to the mean of X."""
-        return CholeskyChart.relative_to(X.mean(axis=0))
+        """Cholesky factors relative to the mean of X, or, unwhitened, to a multiple of the identity."""
+        mean = X.mean(axis=0)
+        return CholeskyChart.relative_to(mean if self.whiten else np.trace(mean) / len(mean) * np.eye(len(mean)))
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Divergences and their derivative, :math:`(X_i + Z_j)^{-1} - \frac{1}{2} Z_j^{-1}`.
 
         Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory: X in lane layout.
         """
-        x = _core.SpdBatch(X, True) if memory is None else memory
+        return self.linearize_at(Z)(X, memory)
+
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+        """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
         z = _core.SpdBatch(Z, False)
+        half_inverse = 0.5 * _core.SpdBatch(Z, True).inverse()
 
-        def pullback(W: Array) -> Array:
-            W = np.ascontiguousarray(W, dtype=np.float64)
-            tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
-            gradient = _core.jbld_pullback(x, z, W, tolerance)
-            gradient -= (0.5 * W.sum(axis=0))[:, None, None] * _core.SpdBatch(Z, True).inverse()
-            return gradient
+        def step(X: Array, memory: Any = None) -> Linearization:
+            x = _core.SpdBatch(X, True) if memory is None else memory
 
-        return Linearization(_core.jbld_pairwise(x, z), pullback, x)
+            def pullback(W: Array) -> Array:
+                W = np.ascontiguousarray(W, dtype=np.float64)
+                tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
+                gradient = _core.jbld_pullback(x, z, W, tolerance)
+                gradient -= W.sum(axis=0)[:, None, None] * half_inverse
+                return gradient
+
+            return Linearization(_core.jbld_pairwise(x, z), pullback, x)
+
+        return step
 
 
 class AIRM(BaseEstimator):
@@ -222,10 +242,20 @@ class LogEuclidean(BaseEstimator):
 
     Squared, so that it is smooth at zero and the closed-form centroid, :math:`\exp(\sum_i w_i \log X_i)`, minimises
     its sum. (`pyriemann`'s "logeuclid" is its square root.) Points are (n, d, d) arrays.
+
+    Parameters
+    ----------
+    whiten : bool
+        Whether prototypes are learned relative to the mean of the data, which conditions the descent and changes no
+        distance; False: as in the paper.
     """
 
     point_ndim = 2
     exact_gradient = True
+    slacks = (1.0,)
+
+    def __init__(self, whiten: bool = True) -> None:
+        self.whiten = whiten
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
@@ -252,8 +282,9 @@ class LogEuclidean(BaseEstimator):
         return lambda X: between_logs(_flat_log(X))
 
     def chart(self, X: Array) -> CholeskyChart:
-        """Cholesky factors relative to the mean of X."""
-        return CholeskyChart.relative_to(X.mean(axis=0))
+        """Cholesky factors relative to the mean of X, or, unwhitened, to a multiple of the identity."""
+        mean = X.mean(axis=0)
+        return CholeskyChart.relative_to(mean if self.whiten else np.trace(mean) / len(mean) * np.eye(len(mean)))
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Squared distances and their derivative, :math:`2\, d\log_Z[\log Z - \log X]`. Memory: the logs of X.
@@ -261,18 +292,26 @@ class LogEuclidean(BaseEstimator):
         With Z = U diag(s) U', :math:`d\log_Z[H] = U (K \circ U^\top H U) U^\top`, K the divided differences of log
         at s (Daleckii and Krein), which is its own adjoint.
         """
-        logs_x = _flat_log(X) if memory is None else memory
+        return self.linearize_at(Z)(X, memory)
+
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+        """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
         values, vectors = np.linalg.eigh(Z)
-        logs_z = _eigen_map(Z, _log)
-        flat_z = logs_z.reshape(len(Z), -1)
+        kernel = _divided_log(values)
+        flat_z = _flat_log(Z)
+        distances = SquaredEuclidean().distances_to(flat_z)
 
-        def pullback(W: Array) -> Array:
-            H = 2.0 * (W.sum(axis=0)[:, None] * flat_z - W.T @ logs_x).reshape(Z.shape)
-            rotated = vectors.transpose(0, 2, 1) @ H @ vectors
-            gradient = vectors @ (_divided_log(values) * rotated) @ vectors.transpose(0, 2, 1)
-            return _symmetric(gradient)
+        def step(X: Array, memory: Any = None) -> Linearization:
+            logs_x = _flat_log(X) if memory is None else memory
 
-        return Linearization(SquaredEuclidean().distances_to(flat_z)(logs_x), pullback, logs_x)
+            def pullback(W: Array) -> Array:
+                H = 2.0 * (W.sum(axis=0)[:, None] * flat_z - W.T @ logs_x).reshape(Z.shape)
+                rotated = vectors.transpose(0, 2, 1) @ H @ vectors
+                return _symmetric(vectors @ (kernel * rotated) @ vectors.transpose(0, 2, 1))
+
+            return Linearization(distances(logs_x), pullback, logs_x)
+
+        return step
 
 
 def _iterate_centroid(geometry: JBLD | AIRM, X: Array, weights: Array, max_iter: int) -> Array:

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.selection.quotas import class_quotas
+from knnpress.compression.selection.spread import spread
 from knnpress.geometries.base import Geometry
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Labels
@@ -54,7 +55,7 @@ class ClassCentroids(BaseEstimator):
     def _cluster(
         self, X: Array, weight: Array, k: int, geometry: Geometry, rng: np.random.Generator, n_jobs: int | None
     ) -> Array:
-        Z = X[_spread(X, k, geometry, rng, n_jobs)]
+        Z = X[spread(X, k, geometry, rng, n_jobs)]
         for _ in range(self.max_iter):
             distance, index = nearest(geometry.distances_to(Z), X, k, 1, n_jobs)
             W = np.zeros((len(X), k))
@@ -63,17 +64,3 @@ class ClassCentroids(BaseEstimator):
             W[distance[:, 0].argsort()[::-1][: empty.sum()], np.flatnonzero(empty)] = 1.0
             Z = geometry.centroid_step(X, W / W.sum(axis=0), Z, n_jobs)
         return Z
-
-
-def _spread(X: Array, k: int, geometry: Geometry, rng: np.random.Generator, n_jobs: int | None) -> list[int]:
-    """k rows far from each other: each next one drawn with odds that grow with its distance (k-means++)."""
-    rows = [int(rng.integers(len(X)))]
-    closest = np.full(len(X), np.inf)
-    while len(rows) < k:
-        distance, _ = nearest(geometry.distances_to(X[rows[-1:]]), X, 1, 1, n_jobs)
-        closest = np.minimum(closest, np.maximum(distance[:, 0], 0.0))
-        closest[rows] = 0.0
-        total = closest.sum()
-        odds = closest / total if total > 0 else None
-        rows.append(int(rng.choice(len(X), p=odds)))
-    return rows

@@ -1,0 +1,343 @@
+"""Models as files: the numbers in safetensors, the rest in JSON. Nothing in a file is ever run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import stat
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from inspect import signature
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from knnpress.exceptions import ModelFileError
+from knnpress.typing import Array
+
+__all__ = ["load", "save"]
+
+_FORMAT, _VERSION = "knnpress-model", 1
+_HOMES = ("knnpress", "knnpress.geometries", "knnpress.compression", "knnpress.descriptors")
+_NOT_KEPT = ("callback", "checkpoint", "memory")  # they belong to one run on one machine
+_NUMBERS = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
+_NUMBERS |= {"float16", "float32", "float64"}
+_LONG = 16  # floats from which a list is better kept as a tensor
+
+
+def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model to one file, from which `load` makes the same model again.
+
+    The file is replaced in one step: whatever happens on the way, `path` holds the old model or the new one.
+
+    Parameters
+    ----------
+    model : estimator of knnpress, or a scikit-learn Pipeline of such
+        Fitted. What belongs to one run is not kept and is None after loading: `callback`, `checkpoint`, the `memory`
+        of a pipeline, and a `random_state` that is a generator.
+    path : str or path
+        Its folder must exist.
+
+    Raises
+    ------
+    TypeError
+        Where a step or a parameter is not of knnpress, e.g. a compressor of your own.
+    """
+    if not _is_ours(model) or not hasattr(model, "fit"):
+        raise TypeError(f"cannot save a {type(model).__name__}; give a classifier or transformer of knnpress")
+    check_is_fitted(model)
+    writer = _Writer()
+    try:
+        code = writer.code(model, type(model).__name__)
+        about = {"version": _VERSION, "knnpress": version("knnpress"), "model": code}
+        header = {_FORMAT: json.dumps(about, allow_nan=False, separators=(",", ":"))}
+    except RecursionError:
+        raise TypeError(f"cannot save this {type(model).__name__}: one of its values contains itself") from None
+    _replace(Path(path), to_safetensors(writer.tensors, header))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the model that `save` wrote, with the same predictions to the last bit.
+
+    Safe with files from strangers: a file names classes of knnpress and holds their values, and no code.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Raises
+    ------
+    ModelFileError
+        Where the file is damaged, something else, or written by a newer knnpress.
+    """
+    path = Path(path)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ModelFileError(f"{path} is a folder or a device; give the file that save wrote")
+    try:
+        with safe_open(path, "numpy") as file:
+            header = file.metadata() or {}
+            if _FORMAT not in header:
+                raise ValueError("another program wrote it")
+            about = json.loads(header[_FORMAT], parse_constant=_no_constant)
+            if about["version"] > _VERSION:
+                raise ModelFileError(
+                    f"{path} was written by a newer knnpress ({about.get('knnpress')}); pip install --upgrade knnpress"
+                )
+            if about["version"] != _VERSION:
+                raise ValueError(f"it has the unknown version {about['version']!r}")
+            model = _Reader(file).value(about["model"])
+        if not _is_ours(model) or not (hasattr(model, "predict") or hasattr(model, "transform")):
+            raise ValueError(f"it holds a {type(model).__name__}, which is no model")
+        check_is_fitted(model)
+        return model
+    except (ModelFileError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # whatever fails in here, it is the file that made it fail
+        what = str(error) if isinstance(error, (ValueError, SafetensorError)) else f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{path} is not a sound model: {what}; take a fresh copy, or save it again") from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+@cache
+def _classes() -> dict[str, type[BaseEstimator]]:
+    """All that a file may name."""
+    homes = [import_module(home) for home in _HOMES if find_spec(home)]
+    public = [getattr(home, name) for home in homes for name in getattr(home, "__all__", ())]
+    ours = [thing for thing in public if isinstance(thing, type) and issubclass(thing, BaseEstimator)]
+    return {"Pipeline": Pipeline} | {cls.__name__: cls for cls in ours}
+
+
+def _is_ours(value: Any) -> bool:
+    return _classes().get(type(value).__name__) is type(value)
+
+
+def _fitted(model: BaseEstimator) -> dict[str, Any]:
+    return {name: value for name, value in vars(model).items() if _is_fitted_name(name)}
+
+
+def _is_fitted_name(name: str) -> bool:
+    return name.isidentifier() and name.endswith("_") and not name.startswith("_")
+
+
+class _Writer:
+    """From values to JSON; arrays go to `tensors`, under the name of where they were found."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Array] = {}
+
+    def code(self, value: Any, where: str) -> Any:
+        """What stands for a value in JSON: itself, or an object whose first key says what it is."""
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, np.generic):
+            return {**self.array(np.asarray(value), where), "scalar": True}
+        if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
+            return self.array(np.asarray(value), where)
+        if type(value) is list and len(value) >= _LONG and all(type(item) is float for item in value):
+            return {"floats": self.tensor(np.array(value), where)}
+        if type(value) in (list, tuple):
+            items = [self.code(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            return items if type(value) is list else {"tuple": items}
+        if type(value) is dict:
+            items = [[self.code(k, f"a key of {where}"), self.code(v, f"{where}[{k!r}]")] for k, v in value.items()]
+            return {"dict": items}
+        if _is_ours(value):
+            return self.object(value, where)
+        raise TypeError(
+            f"cannot save {where}: a {type(value).__name__} is not part of knnpress; a model file holds numbers, text, "
+            "arrays, lists, dicts and what knnpress exports. Replace it, or keep that part by other means (e.g. skops)"
+        )
+
+    def object(self, model: BaseEstimator, where: str) -> dict[str, Any]:
+        """A class by its name, with its parameters and what was fitted."""
+        params = {name: self.parameter(name, value, where) for name, value in model.get_params(deep=False).items()}
+        fitted = {name: self.code(value, f"{where}.{name}") for name, value in _fitted(model).items()}
+        _check(model)
+        return {"class": type(model).__name__, "params": params, "fitted": fitted}
+
+    def parameter(self, name: str, value: Any, where: str) -> Any:
+        if name in _NOT_KEPT or (name == "random_state" and not isinstance(value, Integral)):
+            return None
+        if name == "steps":  # of a pipeline: what is wrong with one is said by its name
+            return [{"tuple": [step, self.code(part, f"{where}.{step}")]} for step, part in value]
+        return self.code(value, f"{where}.{name}")
+
+    def array(self, array: Array, where: str) -> dict[str, Any]:
+        """A tensor, and what else it takes to have the array back: its text, its other triangle, its layout."""
+        if array.dtype.kind == "O":
+            items = array.ravel().tolist()
+            if any(isinstance(item, (list, tuple, dict, np.ndarray, BaseEstimator)) for item in items):
+                raise TypeError(f"cannot save {where}: an array of objects other than text and numbers")
+            return {"objects": [self.code(item, f"an element of {where}") for item in items], "shape": array.shape}
+        code: dict[str, Any] = {}
+        if array.flags.f_contiguous and not array.flags.c_contiguous:
+            code["order"] = "F"  # BLAS may round otherwise in another layout
+        array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        if array.dtype.kind == "U":
+            code["text"] = True
+            array = array.reshape(-1).view(np.uint32).reshape(*array.shape, array.dtype.itemsize // 4)
+        elif array.dtype.name not in _NUMBERS:
+            raise TypeError(f"cannot save {where}: an array of dtype {array.dtype}; make it float64 or text")
+        elif _is_symmetric(array):
+            code["symmetric"] = True
+            array = array[..., *np.tril_indices(array.shape[-1])]
+        return {"array": self.tensor(array, where), **code}
+
+    def tensor(self, array: Array, where: str) -> str:
+        name = where if where not in self.tensors else f"{where} ({len(self.tensors)})"
+        self.tensors[name] = np.asarray(array, order="C")
+        return name
+
+
+def _is_symmetric(array: Array) -> bool:
+    """Whether float64 matrices are symmetric to the last bit."""
+    if array.dtype != np.float64 or array.ndim < 2 or not 1 < array.shape[-1] == array.shape[-2]:
+        return False
+    bits = array.view(np.int64)
+    return bool((bits == bits.swapaxes(-1, -2)).all())
+
+
+class _Reader:
+    """From JSON to values. Whatever is not as `_Writer` makes it raises some exception."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.unread = file, set(file.keys())
+
+    def value(self, code: Any) -> Any:
+        if isinstance(code, list):
+            return [self.value(item) for item in code]
+        if not isinstance(code, dict):
+            return code
+        kind = next(iter(code), "nothing")
+        if kind == "float":
+            return float(code["float"])
+        if kind == "floats":
+            return self.tensor(code["floats"]).tolist()
+        if kind == "tuple":
+            return tuple(self.value(code["tuple"]))
+        if kind == "dict":
+            return {self.value(k): self.value(v) for k, v in code["dict"]}
+        if kind in ("array", "objects"):
+            array = self.array(code)
+            return array[()] if code.get("scalar") else array
+        if kind == "class":
+            return self.object(code["class"], code["params"], code["fitted"])
+        raise ValueError(f"it holds {kind!r} where a value should be")
+
+    def object(self, name: str, params: dict[str, Any], fitted: dict[str, Any]) -> BaseEstimator:
+        if name not in _classes():
+            raise ValueError(f"it holds a {name!r}, which this knnpress does not have")
+        cls = _classes()[name]
+        unknown = params.keys() - signature(cls).parameters.keys()
+        unknown |= {attribute for attribute in fitted if not _is_fitted_name(attribute) or hasattr(cls, attribute)}
+        if unknown:
+            raise ValueError(f"it holds a {name} with {', '.join(map(repr, sorted(unknown)))}, which {name} has not")
+        if any(params.get(forbidden) is not None for forbidden in _NOT_KEPT):
+            raise ValueError(f"it sets one of {', '.join(_NOT_KEPT)}, which no model file may")
+        model = cls(**{parameter: self.value(code) for parameter, code in params.items()})
+        for attribute, code in fitted.items():
+            setattr(model, attribute, self.value(code))
+        _check(model)
+        return model
+
+    def array(self, code: dict[str, Any]) -> Array:
+        if "objects" in code:
+            flat = np.empty(len(code["objects"]), dtype=object)
+            flat[:] = self.value(code["objects"])
+            return flat.reshape(code["shape"])
+        array = self.tensor(code["array"])
+        if code.get("text"):
+            if array.max(initial=0) > 0x10FFFF:
+                raise ValueError("its text is not Unicode")
+            array = array.astype(np.uint32).reshape(-1).view(f"U{array.shape[-1]}").reshape(array.shape[:-1])
+        if code.get("symmetric"):
+            array = _from_triangle(array)
+        return np.asfortranarray(array) if code.get("order") == "F" else array
+
+    def tensor(self, name: str) -> Array:
+        if name not in self.unread:  # nor twice: a small file must not grow into a large model
+            raise ValueError(f"its tensor {name!r} is missing")
+        self.unread.remove(name)
+        array = np.array(self.file.get_tensor(name))
+        if array.dtype.name not in _NUMBERS:
+            raise ValueError(f"its tensor {name!r} has dtype {array.dtype}")
+        return array
+
+
+def _from_triangle(array: Array) -> Array:
+    """Symmetric matrices (..., d, d) from their lower triangles, (..., d (d + 1) / 2)."""
+    length = array.shape[-1]
+    d = (math.isqrt(8 * length + 1) - 1) // 2
+    if d * (d + 1) // 2 != length:
+        raise ValueError(f"{length} numbers make no triangle")
+    full = np.empty((*array.shape[:-1], d, d), dtype=array.dtype)
+    rows, columns = np.tril_indices(d)
+    full[..., rows, columns] = full[..., columns, rows] = array
+    return full
+
+
+def _check(model: Any) -> None:
+    """Refuse what no `fit` can have made."""
+    if isinstance(model, Pipeline):
+        for name, step in model.steps:
+            if not isinstance(name, str) or not (isinstance(step, BaseEstimator) or step in (None, "passthrough")):
+                raise ValueError(f"the step {name!r} of its pipeline is a {type(step).__name__}")
+        return
+    fitted = _fitted(model)
+    if not fitted or not hasattr(model, "_geometry"):
+        return
+    missing = {"prototypes_", "prototype_labels_", "classes_", "n_features_in_"} - fitted.keys()
+    if missing:
+        raise ValueError(f"{', '.join(sorted(missing))} of its {type(model).__name__} is missing")
+    points, labels, classes = model.prototypes_, model.prototype_labels_, model.classes_
+    if not all(isinstance(array, np.ndarray) for array in (points, labels, classes)):
+        raise ValueError("prototypes_, prototype_labels_ and classes_ must be arrays")
+    checked = model._geometry().check(points, "prototypes_", n_jobs=1)
+    if points.dtype != np.float64 or not np.allclose(checked, points, rtol=1e-6, atol=0.0):
+        raise ValueError("prototypes_ are not as learned: of float64, and histograms scaled to sum to one")
+    if not np.array_equal(np.unique(classes), classes):
+        raise ValueError("classes_ must be sorted and different")
+    if labels.shape != points.shape[:1] or labels.dtype != classes.dtype or not np.isin(labels, classes).all():
+        raise ValueError(f"prototype_labels_ must be one of classes_ for each of the {len(points)} prototypes")
+    if model.n_features_in_ != points.shape[1]:
+        raise ValueError(f"n_features_in_ is {model.n_features_in_!r}, but points have size {points.shape[1]}")
+    gamma = fitted.get("gamma_", 1.0)
+    if not isinstance(gamma, (float, int)) or not 0 < gamma < math.inf:
+        raise ValueError(f"gamma_ is {gamma!r}, not a positive number")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file in one step."""
+    path = path.resolve()  # through a link, to the file it stands for
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}; make it first")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is a folder or a device; give the name of a file")
+    temporary = path.parent / f".knnpress-{secrets.token_hex(8)}.tmp"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        os.replace(temporary, path)
+    except BaseException:  # Ctrl-C, too
+        temporary.unlink(missing_ok=True)
+        raise
