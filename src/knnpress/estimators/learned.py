@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Compressor, Prototypes, RandomMutation, StochasticCompression, Subsample
 from knnpress.compression.loss import log_softmax
@@ -154,17 +156,7 @@ class _LearnedModel(PrototypeModel):
             raise ValueError(f"vote is {self.vote!r}; choose 'nearest' or 'soft'")
         compressor = self._compressor()
         if self.gamma == "tune":
-            plain = clone(self).set_params(gamma="auto", callback=None, verbose=0)
-            tuned = tune(
-                plain,
-                X,
-                y,
-                criterion="training",
-                random_state=self.random_state,
-                n_jobs=self.n_jobs,
-                verbose=self.verbose,
-            )
-            compressor.set_params(**{k: v for k, v in tuned.best_params.items() if k in ("gamma", "learning_rate")})
+            compressor.set_params(**self._tuned(X, y))
         if self.warm_start and hasattr(self, "gamma_"):
             last = Prototypes(self.prototypes_, self._codes())
             # nothing can be held out from a start that has seen it
@@ -174,6 +166,16 @@ class _LearnedModel(PrototypeModel):
         self.n_iter_ = prototypes.trace["n_iter"]
         self.loss_curve_ = prototypes.trace["loss_curve"]
         self.prototype_weights_ = prototypes.trace["weights"]
+
+    def _tuned(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
+        """gamma and learning rate of least training error, by Bayesian optimisation around the usual gamma."""
+        plain = clone(self).set_params(gamma="auto", callback=None, verbose=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            usual = clone(plain).set_params(max_iter=1).fit(X, y).gamma_
+            space = {"gamma": (usual / 4, usual * 4, "log"), "learning_rate": (0.1, 10.0, "log")}
+            settings = {"random_state": self.random_state, "n_jobs": self.n_jobs, "verbose": self.verbose}
+            return tune(plain, X, y, space=space, criterion="training", **settings).best_params
 
     def partial_fit(self: Model, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Model:
         """Learn from one more batch of points.
