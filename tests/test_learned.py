@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import knnpress
 from knnpress import SCC, SHC, SNC, PrototypeSampler
-from knnpress.compression import KeepAll, StochasticCompression, Subsample
+from knnpress.compression import KeepAll, RandomMutation, StochasticCompression, Subsample
 
 QUICK = {"n_prototypes": 6, "gamma": 2.0, "max_iter": 5, "random_state": 0}
 MODELS = {
@@ -308,7 +308,9 @@ def test_the_papers_settings_clone_and_learn():
         warnings.simplefilter("ignore", ConvergenceWarning)
         assert twin.fit(X, y).score(X, y) > 0.8
     H, y = labelled("sinkhorn-transport", 60)
-    shc = clone(SHC.paper(GROUND_COST, n_prototypes=6, max_iter=5, random_state=0))
+    assert SHC.paper(GROUND_COST).init.n_mutations == 1000
+    shc = SHC.paper(GROUND_COST, n_prototypes=6, max_iter=3, init=RandomMutation(20), random_state=0)
+    shc = clone(shc)
     assert (shc.value, shc.optimizer, shc.gamma) == ("transport", "descent", "tune")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -6,19 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from knnpress import compression, datasets, exceptions, geometries
-    from knnpress.estimators import SCC, SHC, SNC, PrototypeClassifier, PrototypeSampler
+    from knnpress import compression, datasets, descriptors, exceptions, geometries
+    from knnpress.estimators import SCC, SHC, SNC, DescriptorClassifier, PrototypeClassifier, PrototypeSampler
     from knnpress.model_file import load, save
 
 __all__ = [
     "SCC",
     "SHC",
     "SNC",
+    "DescriptorClassifier",
     "PrototypeClassifier",
     "PrototypeSampler",
     "__version__",
     "compression",
     "datasets",
+    "descriptors",
     "exceptions",
     "geometries",
     "load",
@@ -27,7 +29,8 @@ __all__ = [
 
 #: Where the names that are no modules live
 _HOMES = {
-    **dict.fromkeys(["SCC", "SHC", "SNC", "PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),
+    **dict.fromkeys(["SCC", "SHC", "SNC", "DescriptorClassifier"], "knnpress.estimators"),
+    **dict.fromkeys(["PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),
     **dict.fromkeys(["load", "save"], "knnpress.model_file"),
 }
 

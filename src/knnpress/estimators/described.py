@@ -1,0 +1,111 @@
+"""From images or signals to classes: descriptors and a classifier as one model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from knnpress.model_file import save
+from knnpress.typing import Array, ArrayLike, Labels
+
+__all__ = ["DescriptorClassifier"]
+
+
+class DescriptorClassifier(ClassifierMixin, BaseEstimator):
+    """Describe images or signals, then classify the points.
+
+    Parameters
+    ----------
+    descriptor : transformer, or a list of them
+        From images or signals to points, e.g. `knnpress.descriptors.RegionCovariance`; of several each takes what the
+        one before gives.
+    classifier : classifier
+        Of the points, e.g. `SCC`. Where its ground cost (or that of its geometry) is None, it is given the
+        ``ground_cost_`` of the descriptor.
+
+    Attributes
+    ----------
+    descriptors_ : list of transformers
+        Fitted.
+    classifier_ : classifier
+        Fitted.
+    classes_ : ndarray of shape (n_classes,)
+
+    Examples
+    --------
+    >>> import numpy as np, knnpress as kp
+    >>> rng = np.random.default_rng(0)
+    >>> quiet, loud = rng.normal(size=(20, 3, 50)), rng.normal(size=(20, 3, 50)) * [[1], [2], [3]]
+    >>> clf = kp.DescriptorClassifier(kp.descriptors.SignalCovariance(), kp.PrototypeClassifier("jbld"))
+    >>> clf.fit([*quiet, *loud], ["quiet"] * 20 + ["loud"] * 20).predict(3 * quiet[:1] * [[1], [2], [3]])
+    array(['loud'], dtype='<U5')
+    """
+
+    def __init__(self, descriptor: Any, classifier: Any) -> None:
+        self.descriptor = descriptor
+        self.classifier = classifier
+
+    def fit(self, X: Any, y: ArrayLike, **settings: Any) -> DescriptorClassifier:
+        """Fit the descriptors, then the classifier on what they give.
+
+        Parameters
+        ----------
+        X : images or signals
+            As the descriptor takes them.
+        y : array of shape (n,)
+        **settings
+            For the classifier's `fit`, e.g. sample_weight.
+        """
+        chain = self.descriptor if isinstance(self.descriptor, Sequence) else [self.descriptor]
+        descriptors, points, cost = [], X, None
+        for step in chain:
+            descriptors.append(clone(step))
+            points = descriptors[-1].fit_transform(points, y)
+            cost = getattr(descriptors[-1], "ground_cost_", cost)
+        classifier = clone(self.classifier)
+        for name, value in classifier.get_params().items():
+            if name.split("__")[-1] == "ground_cost" and value is None and cost is not None:
+                classifier.set_params(**{name: cost})
+        classifier.fit(points, y, **settings)
+        self.descriptors_, self.classifier_ = descriptors, classifier
+        return self
+
+    def describe(self, X: Any) -> Array:
+        """The points of images or signals X."""
+        check_is_fitted(self)
+        for step in self.descriptors_:
+            X = step.transform(X)
+        return X
+
+    @property
+    def classes_(self) -> Labels:
+        """Classes, sorted."""
+        return self.classifier_.classes_
+
+    def predict(self, X: Any) -> Labels:
+        """Labels of images or signals X, (n,)."""
+        points = self.describe(X)
+        return self.classifier_.predict(points)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class, (n, n_classes)."""
+        points = self.describe(X)
+        return self.classifier_.predict_proba(points)
+
+    def transform(self, X: Any) -> Array:
+        """Distances of images or signals to every prototype, (n, m)."""
+        points = self.describe(X)
+        return self.classifier_.transform(points)
+
+    def kneighbors(self, X: Any, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+        """The nearest prototypes of images or signals, nearest first."""
+        points = self.describe(X)
+        return self.classifier_.kneighbors(points, n_neighbors, return_distance)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write descriptors and classifier to one file that `knnpress.load` reads."""
+        save(self, path)

@@ -1,0 +1,63 @@
+"""Images and signals through a descriptor to a class."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+import knnpress as kp
+from knnpress.descriptors import GridHistogram, RegionCovariance, SignalCovariance
+from knnpress.geometries import Sinkhorn
+
+
+def stripes(rng, n=60):
+    """Images of horizontal or vertical stripes, with noise and of varying size."""
+    images, labels = [], []
+    for k in range(n):
+        h, w = rng.integers(24, 40, 2)
+        wave = np.sin(np.arange(w)[None, :] if k % 2 else np.arange(h)[:, None]) * np.ones((h, w))
+        images.append(np.clip(128 + 60 * wave + 25 * rng.normal(size=(h, w)), 0, 255).astype(np.uint8))
+        labels.append("vertical" if k % 2 else "horizontal")
+    return images, np.array(labels)
+
+
+@pytest.mark.parametrize("classifier", [kp.SCC(4, random_state=0), kp.PrototypeClassifier("jbld")])
+def test_images_in_classes_out_and_one_file_holds_it_all(rng, tmp_path, classifier):
+    images, labels = stripes(rng)
+    clf = kp.DescriptorClassifier(RegionCovariance("gradient"), classifier).fit(images[:40], labels[:40])
+    assert clf.score(images[40:], labels[40:]) > 0.9
+    clf.save(tmp_path / "model.knnp")
+    again = kp.load(tmp_path / "model.knnp")
+    assert_array_equal(again.predict_proba(images), clf.predict_proba(images))
+    assert_array_equal(again.classes_, ["horizontal", "vertical"])
+
+
+@pytest.mark.parametrize("classifier", [kp.SHC(n_prototypes=4, max_iter=5), kp.PrototypeClassifier(Sinkhorn())])
+def test_a_classifier_without_a_ground_cost_gets_that_of_the_descriptor(rng, classifier):
+    images = [np.roll(np.pad(255 * np.ones((4, 4)), ((0, 12), (0, 12))), k % 2 * 8, axis=1) for k in range(60)]
+    images = [image + 20 * rng.random((16, 16)) for image in images]
+    clf = kp.DescriptorClassifier(GridHistogram(4), clone(classifier)).fit(images, np.arange(60) % 2)
+    assert clf.score(images, np.arange(60) % 2) == 1.0
+    costs = [v for k, v in clf.classifier_.get_params().items() if k.split("__")[-1] == "ground_cost"]
+    assert_array_equal(costs[0], clf.descriptors_[-1].ground_cost_)
+    own = kp.DescriptorClassifier(GridHistogram(4), kp.SHC(np.ones((16, 16)) - np.eye(16), n_prototypes=4, max_iter=2))
+    assert own.fit(images, np.arange(60) % 2).classifier_.ground_cost[0, 1] == 1.0  # one's own stays
+
+
+def test_signals_go_through_a_list_of_descriptors_and_cross_validation(rng):
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 3, 80)) * np.where(y, 2.0, 1.0)[:, None, None]
+    clf = kp.DescriptorClassifier([SignalCovariance()], kp.SCC(2, max_iter=5, random_state=0))
+    assert cross_val_score(clf, X, y, cv=3).mean() > 0.9
+    assert clf.fit(X, y).transform(X).shape == (60, 2)
+    assert clf.kneighbors(X, 1)[1].shape == (60, 1)
+
+
+def test_a_failed_fit_leaves_it_unfitted(rng):
+    images, labels = stripes(rng, 10)
+    clf = kp.DescriptorClassifier(RegionCovariance("gradient"), kp.SCC(1))
+    with pytest.raises(ValueError, match="n_prototypes is 1, but there are 2 classes"):
+        clf.fit(images, labels)
+    with pytest.raises(Exception, match="not fitted"):
+        clf.predict(images)
