@@ -36,14 +36,23 @@ def test_a_floor_is_added_to_the_chance(rng):
     assert_allclose(gradient, 0.0)
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.03])
-def test_the_gradient_is_that_of_finite_differences(rng, floor):
+def test_smoothing_mixes_in_the_cross_entropy_from_an_even_draw(rng):
     D, same, weight = problem(rng)
-    _, gradient = neighbor_loss(D, same, 1.7, weight, floor)
+    odds = np.exp(-(1.7**2) * D)
+    even = -(weight * np.log(odds / odds.sum(axis=1, keepdims=True)).mean(axis=1)).sum()
+    plain, _ = neighbor_loss(D, same, 1.7, weight)
+    assert_allclose(neighbor_loss(D, same, 1.7, weight, 0.0, 0.3)[0], 0.7 * plain + 0.3 * even, rtol=1e-12)
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.03])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_gradient_is_that_of_finite_differences(rng, floor, smoothing):
+    D, same, weight = problem(rng)
+    _, gradient = neighbor_loss(D, same, 1.7, weight, floor, smoothing)
     for at in np.ndindex(D.shape):
         step = np.zeros_like(D)
         step[at] = 1e-5
-        ahead, behind = (neighbor_loss(D + s * step, same, 1.7, weight, floor)[0] for s in (1, -1))
+        ahead, behind = (neighbor_loss(D + s * step, same, 1.7, weight, floor, smoothing)[0] for s in (1, -1))
         assert_allclose(gradient[at], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-9)
 
 

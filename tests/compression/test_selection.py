@@ -61,12 +61,13 @@ class Cityblock:
 
 
 class Counting(Cityblock):
-    """Counts the columns of distances asked for."""
+    """Counts the columns of distances asked for, in all and at once."""
 
-    columns = 0
+    columns = at_once = 0
 
     def distances_to(self, Z):
         self.columns += len(Z)
+        self.at_once = max(self.at_once, len(Z))
         return super().distances_to(Z)
 
 
@@ -341,6 +342,7 @@ def test_mutation_computes_one_column_a_mutation():
     geometry, X, y = Counting(), *labelled("sqeuclidean", 60)
     select(RandomMutation(77), geometry, X, y, 6)
     assert geometry.columns == 6 + 77
+    assert geometry.at_once <= 32
 
 
 def test_mutation_minds_the_weights(rng):

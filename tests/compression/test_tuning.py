@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 
 import numpy as np
@@ -81,7 +83,7 @@ def test_parts_are_shares_of_each_class_and_a_class_of_one_is_learned_from():
 
 
 def test_an_estimator_without_a_seed_is_given_one():
-    estimator = clone(SNC_QUICK).set_params(random_state=None, init=Subsample(), max_iter=0)
+    estimator = clone(SNC_QUICK).set_params(random_state=None, init=Subsample(), max_iter=1)
     found = tune(estimator, X, Y, space={"n_neighbors": [1]}, n_trials=4, random_state=2)
     assert len({trial["score"] for trial in found.trials}) == 1
     assert found.estimator.random_state is None
@@ -89,7 +91,7 @@ def test_an_estimator_without_a_seed_is_given_one():
 
 def test_the_default_space_of_vectors():
     found = quick(space=None, n_trials=12)
-    auto = clone(SNC_QUICK).set_params(gamma="auto", optimizer="descent", max_iter=1).fit(X, Y).gamma_
+    auto = clone(SNC_QUICK).set_params(gamma="auto", optimizer="auto", max_iter=1).fit(X, Y).gamma_
     for trial in found.trials:
         params = trial["params"]
         assert 1 / 30 <= (params["gamma"] / auto) ** 2 <= 30
@@ -115,6 +117,12 @@ def test_the_default_space_of_histograms_scales_with_the_ground_cost(value):
             assert trial["params"]["optimizer"] == "descent"
 
 
+def test_batches_are_learned_from_by_adam():
+    found = quick(clone(SNC_QUICK).set_params(batch_size=20), space=None, n_trials=2)
+    assert all(trial["failure"] is None for trial in found.trials)
+    assert all(trial["params"]["optimizer"] == "adam" and "learning_rate" in trial["params"] for trial in found.trials)
+
+
 def test_the_default_space_of_covariances():
     C, y = labelled("jbld", 40)
     found = tune(SCC(n_prototypes=3, max_iter=1), C, y, n_trials=2, random_state=0)
@@ -124,6 +132,7 @@ def test_the_default_space_of_covariances():
 def test_a_space_holds_choices_ranges_and_objects():
     init = [Subsample(), ClassCentroids(max_iter=1), None]
     space = {"init": init, "n_prototypes": (3, 9), "max_iter": (1, 4, "log"), "gamma": (0.5, 2.0), "vote": ["soft"]}
+    space["tol"] = (1e-9, 1e-1, "log")
     found = quick(space=space, n_trials=8)
     for trial in found.trials:
         params = trial["params"]
@@ -133,6 +142,7 @@ def test_a_space_holds_choices_ranges_and_objects():
         assert 3 <= params["n_prototypes"] <= 9
         assert 0.5 <= params["gamma"] <= 2.0
     assert len({trial["params"]["n_prototypes"] for trial in found.trials}) > 2
+    assert min(trial["params"]["tol"] for trial in found.trials) < 1e-4
 
 
 def test_a_space_may_be_a_function_and_the_estimator_any_classifier():
@@ -141,8 +151,10 @@ def test_a_space_may_be_a_function_and_the_estimator_any_classifier():
             return {"compressor__gamma": trial.suggest_float("gamma", 2.0, 4.0)}
         return {"compressor__gamma": 0.1, "n_prototypes": 6}
 
-    estimator = PrototypeClassifier("sqeuclidean", StochasticCompression(max_iter=1), n_prototypes=3)
-    found = quick(estimator, space=space, n_trials=6)
+    estimator = PrototypeClassifier("sqeuclidean", StochasticCompression(max_iter=1), n_prototypes=3, random_state=0)
+    found = quick(estimator, space=space, n_trials=6, criterion="training")
+    for trial in found.trials:  # none inherits from the one before
+        assert trial["score"] == clone(estimator).set_params(**trial["params"]).fit(X, Y).score(X, Y)
     assert {tuple(trial["params"]) for trial in found.trials} == {
         ("compressor__gamma",),
         ("compressor__gamma", "n_prototypes"),
@@ -201,8 +213,11 @@ def test_no_trial_begins_after_the_timeout_but_the_first():
 
 
 def test_optunas_log_is_quiet_and_left_as_it_was(capfd):
-    before = optuna.logging.get_verbosity()
+    before, said = optuna.logging.get_verbosity(), []
     optuna.logging.set_verbosity(optuna.logging.DEBUG)
+    listener = logging.Handler()
+    listener.emit = said.append
+    logging.getLogger("optuna").addHandler(listener)
     try:
         quick(space={"n_prototypes": [1, 3]})
         assert optuna.logging.get_verbosity() == optuna.logging.DEBUG
@@ -210,7 +225,11 @@ def test_optunas_log_is_quiet_and_left_as_it_was(capfd):
             quick(space={"n_prototypes": [1]}, n_trials=1)
         assert optuna.logging.get_verbosity() == optuna.logging.DEBUG
         assert capfd.readouterr() == ("", "")
+        assert said == []
+        optuna.create_study()
+        assert said != []  # it would have been heard
     finally:
+        logging.getLogger("optuna").removeHandler(listener)
         optuna.logging.set_verbosity(before)
 
 
@@ -242,6 +261,8 @@ def test_a_search_goes_on_where_it_stopped_and_ends_as_an_unbroken_one(file):
     assert steps == list(range(1, 13))
     assert tried(quick(n_trials=12, storage=file, callback=note)) == tried(unbroken)
     assert tried(quick(n_trials=2, storage=file, callback=note)) == tried(unbroken)
+    talkative = clone(SNC_QUICK).set_params(n_jobs=1, verbose=1, callback=note)
+    assert tried(quick(talkative, n_trials=12, storage=file)) == tried(unbroken)
     assert len(steps) == 12
 
 
@@ -265,6 +286,13 @@ def test_ctrl_c_keeps_what_is_finished(file):
     resumed = quick(estimator, n_trials=4, storage=file)
     assert Interrupted.fits == 5
     assert tried(resumed) == tried(quick(n_trials=4))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs a list of open files")
+def test_the_storage_is_closed_after_use(file):
+    quick(n_trials=1, storage=file)
+    assert file.exists()
+    assert str(file) not in {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
 
 
 def test_a_failed_trial_is_not_run_again(file):

@@ -19,7 +19,12 @@ def log_softmax(logits: Array) -> tuple[Array, Array]:
 
 
 def neighbor_loss(
-    D: Array, same_class: Array, gamma: float, weight: Array | None = None, floor: float = 0.0
+    D: Array,
+    same_class: Array,
+    gamma: float,
+    weight: Array | None = None,
+    floor: float = 0.0,
+    smoothing: float = 0.0,
 ) -> tuple[float, Array]:
     r"""Weighted sum of :math:`-\log p_i`, p_i the probability that a soft nearest neighbour gives i its own label.
 
@@ -30,6 +35,10 @@ def neighbor_loss(
     underflow. With a floor f the loss is :math:`-\log\frac{p_i + f}{1 + f}`, and the derivative is multiplied by
     :math:`p_i / (p_i + f)`, the trust in the label: a point far among another class pulls no prototype there.
 
+    With a smoothing s the loss is :math:`1 - s` of that plus s of :math:`-\frac{1}{m} \sum_j \log p_{ij}`, the cross
+    entropy from a neighbour drawn evenly, whose derivative is :math:`\gamma^2 (\frac{1}{m} - p_{ij})`. It keeps every
+    prototype within reach of every point, where the loss alone would drive them ever farther apart.
+
     Parameters
     ----------
     D : ndarray of shape (n, m)
@@ -37,8 +46,8 @@ def neighbor_loss(
         Whether point i and prototype j share their label; every row needs at least one.
     gamma : float
     weight : ndarray of shape (n,) or None
-    floor : float
-        0 is the paper's loss.
+    floor, smoothing : float
+        0 and 0 are the paper's loss.
 
     Returns
     -------
@@ -55,6 +64,10 @@ def neighbor_loss(
         log_floored = np.logaddexp(-losses, np.log(floor))
         gradient *= np.exp(-losses - log_floored)[:, None]
         losses = np.log1p(floor) - log_floored
+    if smoothing:
+        losses = (1.0 - smoothing) * losses + smoothing * (log_all - logits.mean(axis=1))
+        gradient *= 1.0 - smoothing
+        gradient += smoothing * gamma**2 * (1.0 / D.shape[1] - P)
     if weight is not None:
         losses, gradient = weight * losses, weight[:, None] * gradient
     return float(losses.sum()), gradient

@@ -49,7 +49,7 @@ class Objective:
     chart : Chart
     gamma : float
     weight : ndarray of shape (n,) or None
-    floor : float
+    floor, smoothing : float
         Of the loss; see `neighbor_loss`.
     n_jobs : int or None
 
@@ -73,10 +73,12 @@ class Objective:
         gamma: float,
         weight: Array | None = None,
         floor: float = 0.0,
+        smoothing: float = 0.0,
         n_jobs: int | None = None,
     ) -> None:
         self.X, self.y, self.labels = X, y, labels
-        self.geometry, self.chart, self.gamma, self.floor, self.n_jobs = geometry, chart, gamma, floor, n_jobs
+        self.geometry, self.chart, self.gamma, self.n_jobs = geometry, chart, gamma, n_jobs
+        self.floor, self.smoothing = floor, smoothing
         self.slack = 1.0
         self.weight = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
         self._blocks = row_blocks(len(X), 8 * len(labels))
@@ -115,6 +117,7 @@ class Objective:
                 gamma=self.gamma,
                 weight=self.weight[rows],
                 floor=self.floor,
+                smoothing=self.smoothing,
                 n_jobs=self.n_jobs,
             )
             for rows in np.array_split(rng.permutation(n), max(1, round(n / size)))
@@ -122,7 +125,7 @@ class Objective:
 
     def _block(self, rows: slice, linearize: _Linearize) -> tuple[float, Array, float]:
         step, same = self._distances(rows, linearize)
-        loss, W = neighbor_loss(step.D, same, self.gamma, self.weight[rows], self.floor)
+        loss, W = neighbor_loss(step.D, same, self.gamma, self.weight[rows], self.floor, self.smoothing)
         return loss, step.pullback(W), float(self.weight[rows] @ _wrong(step.D, same))
 
     def _distances(self, rows: slice, linearize: _Linearize) -> tuple[Linearization, Array]:

@@ -57,6 +57,9 @@ class StochasticCompression(BaseEstimator):
     label_noise : float
         Share of labels that may be wrong. It bounds the loss of a single point (see `neighbor_loss`), so that wrong
         labels and outliers do not draw prototypes to them; 0 is the paper's loss.
+    smoothing : float
+        Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
+        makes them serve new points as well as old; 0 is the paper's loss.
     early_stopping : bool
         Keep as many iterations as were best on a held-out part, none at all included, so that learning does not lose
         to its own start. Where the classes are too small to hold a part out, all iterations are kept.
@@ -74,6 +77,7 @@ class StochasticCompression(BaseEstimator):
         learning_rate: float = 1.0,
         batch_size: int | None = None,
         label_noise: float = 0.1,
+        smoothing: float = 0.05,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
     ) -> None:
@@ -85,6 +89,7 @@ class StochasticCompression(BaseEstimator):
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.label_noise = label_noise
+        self.smoothing = smoothing
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
 
@@ -155,6 +160,8 @@ class StochasticCompression(BaseEstimator):
             raise ValueError(f"batch_size is {self.batch_size!r}; give a positive number of points, or None for all")
         if not 0 <= self.label_noise < 1:
             raise ValueError(f"label_noise is {self.label_noise!r}; give a share of the labels, from 0 to below 1")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing is {self.smoothing!r}; give a share of the loss, from 0 to below 1")
         if self.gamma != "auto" and not (np.isfinite(self.gamma) and self.gamma > 0):
             raise ValueError(f"gamma is {self.gamma!r}; give a positive number, or 'auto'")
         return geometry
@@ -272,6 +279,7 @@ class Problem:
             gamma=gamma,
             weight=weight,
             floor=noise / (1.0 - noise) / n_classes,
+            smoothing=self.settings.smoothing,
             n_jobs=self.n_jobs,
         )
 

@@ -126,7 +126,7 @@ def tune(
     check_consistent_length(points, labels)
     _check_settings(estimator, space, n_trials, criterion)
     about = {f"{type(estimator).__name__}.{k}": _describe(v) for k, v in estimator.get_params(deep=False).items()}
-    about = {name: text for name, text in about.items() if not name.endswith((".n_jobs", ".verbose"))}
+    about = {name: text for name, text in about.items() if not name.endswith((".n_jobs", ".verbose", ".callback"))}
     about |= {"X": _describe(points), "y": _describe(labels.tolist()), "space": _describe(space)}
     about |= {"criterion": f"{criterion}, {validation_fraction} of {n_splits}"}
     with _quiet(optuna), _open(optuna, storage) as study:
@@ -156,7 +156,7 @@ def tune(
 def _prepared(estimator: BaseEstimator, seed: int, n_jobs: int | None) -> BaseEstimator:
     """A clone that differs from trial to trial in nothing but the parameters tried."""
     params = estimator.get_params()
-    settings = {"verbose": 0}
+    settings = {"verbose": 0, "callback": None}
     if params.get("random_state") is None:
         settings["random_state"] = seed
     if n_jobs is not None:
@@ -290,7 +290,7 @@ def _default_space(estimator: BaseEstimator, X: Array, y: Labels) -> Suggest:
     """What is worth trying for SCC, SHC and SNC, scaled to the data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they come again with the trials
-        first = clone(estimator).set_params(gamma="auto", optimizer="descent", max_iter=1).fit(X, y)
+        first = clone(estimator).set_params(gamma="auto", optimizer="auto", max_iter=1).fit(X, y)
     gamma = first.gamma_ * np.sqrt(_SHARPNESS)
     space: dict[str, Any] = {"gamma": (*gamma.tolist(), "log"), "init": [None, Subsample()]}
     params = estimator.get_params(deep=False)
@@ -298,12 +298,14 @@ def _default_space(estimator: BaseEstimator, X: Array, y: Labels) -> Suggest:
         cost = np.asarray(params["ground_cost"], dtype=np.float64)
         reg = np.median(cost[cost > 0]) * np.array(_REG)
         space["reg"] = (*reg.tolist(), "log")
-    exact = params.get("value") != "transport"
-    space["optimizer"] = ["lbfgs", "cg", "descent"] if exact else ["descent"]
+    if params.get("batch_size") is not None:
+        space["optimizer"] = ["adam"]
+    else:
+        space["optimizer"] = ["descent"] if params.get("value") == "transport" else ["lbfgs", "cg", "descent"]
 
     def suggest(trial: Any) -> dict[str, Any]:
         found = {name: _draw(trial, name, values) for name, values in space.items()}
-        if found["optimizer"] == "descent":
+        if found["optimizer"] in ("descent", "adam"):
             found["learning_rate"] = _draw(trial, "learning_rate", (*_RATE, "log"))
         return found
 

@@ -52,6 +52,9 @@ batch_size : int or None
 label_noise : float
     Share of labels that may be wrong: bounds the loss of a single point, so that wrong labels and outliers do not draw
     prototypes to them. 0 is the paper's loss.
+smoothing : float
+    Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
+    well as old. 0 is the paper's loss.
 early_stopping : bool
     Keep the iterations that were best on held-out parts, none included.
 warm_start : bool
@@ -111,6 +114,7 @@ class _LearnedModel(PrototypeModel):
         learning_rate: float = 1.0,
         batch_size: int | None = None,
         label_noise: float = 0.1,
+        smoothing: float = 0.05,
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
@@ -129,6 +133,7 @@ class _LearnedModel(PrototypeModel):
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.label_noise = label_noise
+        self.smoothing = smoothing
         self.early_stopping = early_stopping
         self.warm_start = warm_start
         self.callback = callback
@@ -289,6 +294,7 @@ class _LearnedModel(PrototypeModel):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             label_noise=self.label_noise,
+            smoothing=self.smoothing,
             early_stopping=self.early_stopping,
         )
 
@@ -374,6 +380,7 @@ class SCC(_LearnedModel):
         learning_rate: float = 1.0,
         batch_size: int | None = None,
         label_noise: float = 0.1,
+        smoothing: float = 0.05,
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
@@ -395,6 +402,7 @@ class SCC(_LearnedModel):
             learning_rate=learning_rate,
             batch_size=batch_size,
             label_noise=label_noise,
+            smoothing=smoothing,
             early_stopping=early_stopping,
             warm_start=warm_start,
             callback=callback,
@@ -417,6 +425,7 @@ class SCC(_LearnedModel):
                 "whiten": False,
                 "optimizer": "cg",
                 "label_noise": 0.0,
+                "smoothing": 0.0,
                 "early_stopping": False,
                 **settings,
             }
@@ -484,6 +493,7 @@ class SHC(_LearnedModel):
         learning_rate: float = 1.0,
         batch_size: int | None = None,
         label_noise: float = 0.1,
+        smoothing: float = 0.05,
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
@@ -504,6 +514,7 @@ class SHC(_LearnedModel):
             learning_rate=learning_rate,
             batch_size=batch_size,
             label_noise=label_noise,
+            smoothing=smoothing,
             early_stopping=early_stopping,
             warm_start=warm_start,
             callback=callback,
@@ -530,6 +541,7 @@ class SHC(_LearnedModel):
                 "optimizer": "descent",
                 "gamma": "tune",
                 "label_noise": 0.0,
+                "smoothing": 0.0,
                 "early_stopping": False,
                 **settings,
             },
