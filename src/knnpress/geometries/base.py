@@ -115,10 +115,15 @@ class Linearization:
 
 
 def pairwise(geometry: Geometry, X: ArrayLike, Z: ArrayLike | None, n_jobs: int | None) -> Array:
-    """Check X and Z and fill the whole (n, m) matrix, block by block. Every geometry's `pairwise` is this."""
+    """Check X and Z and return the whole (n, m) matrix. Every geometry's `pairwise` is this."""
     X = geometry.check(X, n_jobs=n_jobs)
     Z = X if Z is None else geometry.check(Z, "Z", n_jobs)
     check_same_size(X, Z)
+    return distance_matrix(geometry, X, Z, n_jobs)
+
+
+def distance_matrix(geometry: Geometry, X: Array, Z: Array, n_jobs: int | None) -> Array:
+    """Distances of checked X to checked Z, (n, m), block by block."""
     distances = geometry.distances_to(Z)
     D = np.empty((len(X), len(Z)))
 

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
-from knnpress.compression.selection.columns import columns_of
 from knnpress.compression.selection.quotas import class_quotas
 from knnpress.compression.selection.spread import spread
-from knnpress.geometries.base import Geometry
+from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.parallel import BLOCK_BYTES
 from knnpress.typing import Array, Callback, Indices, Labels
 
@@ -71,9 +70,9 @@ class Medoids(BaseEstimator):
 def _distances_among(X: Array, geometry: Geometry, n_jobs: int | None) -> Between:
     """A function from rows and columns to their distances; looked up in the full matrix where that is small."""
     if 8 * len(X) ** 2 <= BLOCK_BYTES:
-        D = columns_of(X, X, geometry, n_jobs)
+        D = distance_matrix(geometry, X, X, n_jobs)
         return lambda rows, columns: D[np.ix_(rows, columns)]
-    return lambda rows, columns: columns_of(X[rows], X[columns], geometry, n_jobs)
+    return lambda rows, columns: distance_matrix(geometry, X[rows], X[columns], n_jobs)
 
 
 def _alternate(between: Between, medoids: Indices, weight: Array, max_iter: int) -> tuple[Indices, float]:

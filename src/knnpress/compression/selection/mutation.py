@@ -6,9 +6,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
-from knnpress.compression.selection.columns import columns_of
 from knnpress.compression.selection.subsample import Subsample
-from knnpress.geometries.base import Geometry
+from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["RandomMutation"]
@@ -62,14 +61,14 @@ class RandomMutation(BaseEstimator):
         rows = rng.integers(len(X), size=self.n_mutations)
 
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
-        climb = _Climb(columns_of(X, start.points, geometry, n_jobs), y, chosen, weight)
+        climb = _Climb(distance_matrix(geometry, X, start.points, n_jobs), y, chosen, weight)
         curve = [climb.error]
         stop = callback is not None and callback(0, self.n_mutations, {"error": climb.error})
         for step in range(self.n_mutations):
             if stop:
                 break
             if step % _AHEAD == 0:
-                ahead = columns_of(X, X[rows[step : step + _AHEAD]], geometry, n_jobs)
+                ahead = distance_matrix(geometry, X, X[rows[step : step + _AHEAD]], n_jobs)
             climb.mutate(int(slots[step]), int(rows[step]), ahead[:, step % _AHEAD])
             curve.append(climb.error)
             stop = callback is not None and callback(step + 1, self.n_mutations, {"error": climb.error})

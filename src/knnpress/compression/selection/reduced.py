@@ -8,11 +8,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
-from knnpress.compression.selection.columns import columns_of
 from knnpress.compression.selection.condensed import Condensed
 from knnpress.compression.selection.condensing import warn_of_fewer
 from knnpress.compression.selection.quotas import class_quotas
-from knnpress.geometries.base import Geometry
+from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
@@ -61,7 +60,7 @@ class Reduced(BaseEstimator):
         )
         chosen = condensed.indices
         assert chosen is not None
-        D = columns_of(X, condensed.points, geometry, n_jobs)
+        D = distance_matrix(geometry, X, condensed.points, n_jobs)
         dropped = dispensable(D, condensed.labels, y)
         before = condensed.labels[D.argmin(axis=1)] != y
 
