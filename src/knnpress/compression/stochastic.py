@@ -76,8 +76,8 @@ class StochasticCompression(BaseEstimator):
         tol: float = 1e-6,
         learning_rate: float = 1.0,
         batch_size: int | None = None,
-        label_noise: float = 0.1,
-        smoothing: float = 0.05,
+        label_noise: float = 0.2,
+        smoothing: float = 0.2,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
     ) -> None:
