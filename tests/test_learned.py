@@ -176,7 +176,7 @@ def test_verbose_follows_the_descent_on_standard_error_and_silence_is_the_defaul
 
 def test_a_warm_start_goes_on_from_the_last_prototypes():
     X, y = labelled("sqeuclidean", 300)
-    clf = SNC(n_prototypes=9, gamma=1.0, max_iter=5, warm_start=True, early_stopping=False, random_state=0)
+    clf = SNC(n_prototypes=9, gamma=1.0, max_iter=2, warm_start=True, early_stopping=False, random_state=0)
     with pytest.warns(ConvergenceWarning, match="still falling"):
         clf.fit(X, y)
     first = clf.loss_curve_

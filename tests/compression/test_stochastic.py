@@ -176,7 +176,7 @@ def test_wrong_labels_cost_learning_little(rng):
     geometry = JBLD()
 
     def error(noise):
-        learner = StochasticCompression(label_noise=noise, early_stopping=False, gamma=5.0, max_iter=40)
+        learner = StochasticCompression(label_noise=noise, smoothing=0.0, early_stopping=False, gamma=5.0, max_iter=40)
         found = learner.compress(
             X[:300], y_noisy[:300], geometry=geometry, n_prototypes=10, random_state=np.random.default_rng(0)
         )

@@ -107,7 +107,7 @@ def test_the_default_space_of_vectors():
 @pytest.mark.parametrize("value", ["divergence", "transport"])
 def test_the_default_space_of_histograms_scales_with_the_ground_cost(value):
     H, y = labelled("emd", 40)
-    estimator = SHC(7.0 * GROUND_COST, n_prototypes=3, max_iter=1, value=value)
+    estimator = SHC(7.0 * GROUND_COST, n_prototypes=3, max_iter=1, optimizer="lbfgs", value=value)
     found = tune(estimator, H, y, n_trials=3, criterion="training", random_state=0)
     median = 7.0 * np.median(GROUND_COST[GROUND_COST > 0])
     for trial in found.trials:
