@@ -315,6 +315,8 @@ def _check(model: Any) -> None:
         raise ValueError("classes_ must be sorted and different")
     if labels.shape != points.shape[:1] or labels.dtype != classes.dtype or not np.isin(labels, classes).all():
         raise ValueError(f"prototype_labels_ must be one of classes_ for each of the {len(points)} prototypes")
+    if np.shape(fitted.get("prototype_weights_", labels)) != labels.shape:
+        raise ValueError(f"prototype_weights_ must be a number for each of the {len(points)} prototypes")
     if model.n_features_in_ != points.shape[1]:
         raise ValueError(f"n_features_in_ is {model.n_features_in_!r}, but points have size {points.shape[1]}")
     gamma = fitted.get("gamma_", 1.0)

@@ -169,6 +169,16 @@ def test_a_descent_cut_short_without_a_held_out_part_says_so(rng):
         )
 
 
+def test_no_iterations_return_the_start(rng):
+    X, y = noisy_blobs(rng)
+    geometry = SquaredEuclidean()
+    learner = StochasticCompression(max_iter=0, early_stopping=False, gamma=1.0)
+    found = learner.compress(X, y, geometry=geometry, n_prototypes=6, random_state=np.random.default_rng(0))
+    seed = int(np.random.default_rng(0).integers(2**31))
+    start = learner.start(X, y, geometry, 6, np.random.default_rng(seed))
+    assert_allclose(found.points, start.points, atol=1e-12)
+
+
 @CUT_SHORT
 def test_wrong_labels_cost_learning_little(rng):
     X, y = load_digits_covariances().X, load_digits_covariances().y

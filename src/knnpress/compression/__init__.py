@@ -13,6 +13,7 @@ from knnpress.compression.selection import (
     Subsample,
 )
 from knnpress.compression.stochastic import StochasticCompression
+from knnpress.compression.tuning import Tuning, tune
 
 __all__ = [
     "ClassCentroids",
@@ -27,4 +28,6 @@ __all__ = [
     "Reduced",
     "StochasticCompression",
     "Subsample",
+    "Tuning",
+    "tune",
 ]

@@ -372,7 +372,7 @@ def clearly_lower(scores: Array, others: Array, doubt: float) -> bool:
 def still_falling(curve: list[float]) -> bool:
     """Whether the last tenth of a descent took off more than a hundredth of what all of it did."""
     tenth = max(1, len(curve) // 10)
-    return curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])
+    return len(curve) > 1 and curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])
 
 
 def held_out_parts(y: Labels, fraction: float, rng: np.random.Generator) -> list[Indices]:
