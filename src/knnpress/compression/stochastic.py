@@ -28,7 +28,8 @@ _SHARPNESS = 5.0
 _FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GAMMA_DOUBT = 0.5  # standard errors of a difference in held-out score that it takes to leave the usual gamma
-_PATIENCE = 25  # iterations without a better held-out score after which a descent is no longer followed
+_STEP_DOUBT = 1.0  # the same, for an iteration to be called worse than the best
+_PATIENCE = 25  # iterations since the best held-out score after which a clearly worse one ends the search
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 _ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
 _SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
@@ -61,8 +62,8 @@ class StochasticCompression(BaseEstimator):
         Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
         makes them serve new points as well as old; 0 is the paper's loss.
     early_stopping : bool
-        Keep as many iterations as were best on a held-out part, none at all included, so that learning does not lose
-        to its own start. Where the classes are too small to hold a part out, all iterations are kept.
+        Keep as many iterations as served a held-out part best, or not clearly worse, none at all included, so that
+        learning does not lose to its own start. Where the classes are too small to hold a part out, all iterations are kept.
     validation_fraction : float
         Size of the held-out part.
     """
@@ -77,7 +78,7 @@ class StochasticCompression(BaseEstimator):
         learning_rate: float = 1.0,
         batch_size: int | None = None,
         label_noise: float = 0.2,
-        smoothing: float = 0.2,
+        smoothing: float = 0.05,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
     ) -> None:
@@ -194,8 +195,8 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[float, int, dict[str, Any]]:
         """gamma and the number of iterations that serve the held-out points best.
 
-        A held-out part is small and its score noisy. So the usual gamma wins where the score, compared point by point,
-        does not speak clearly against it.
+        A held-out part is small and its score noisy. So the usual gamma, and the latest iteration, win where the score,
+        compared point by point, does not speak clearly against them.
         """
 
         def follow(gamma: float, iterations: int) -> Array:
@@ -220,8 +221,11 @@ class StochasticCompression(BaseEstimator):
         if not self.early_stopping:
             return gamma, self.max_iter, trace
         tracker.expect(len(parts) * self.max_iter)
-        curve = follow(gamma, self.max_iter).mean(axis=1)
-        return gamma, int(curve.argmin()), trace | {"held_out_curve": curve.tolist()}
+        scores = follow(gamma, self.max_iter)
+        curve = scores.mean(axis=1)
+        best = scores[curve.argmin()]
+        steps = max(k for k, row in enumerate(scores) if not clearly_lower(best, row, _STEP_DOUBT))
+        return gamma, steps, trace | {"held_out_curve": curve.tolist()}
 
 
 @dataclass(frozen=True)
@@ -329,8 +333,9 @@ class Problem:
 
         def look(k: int, theta: Array, evaluation: Evaluation) -> bool:
             rows.append(held_out.scores(theta))
-            late = k - int(np.argmin([row.mean() for row in rows])) >= _PATIENCE
-            return bool(callback(k, theta, evaluation)) or late
+            best = int(np.argmin([row.mean() for row in rows]))
+            lost = k - best >= _PATIENCE and clearly_lower(rows[best], rows[k], _STEP_DOUBT)
+            return bool(callback(k, theta, evaluation)) or lost
 
         self.learn(gamma, iterations, look)
         return np.array(rows)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-from knnpress.typing import Array, Indices
+import numpy as np
+from sklearn.model_selection import StratifiedShuffleSplit
 
-__all__ = ["Dataset"]
+from knnpress.typing import Array, Indices, Labels
+
+__all__ = ["Dataset", "ImageDataset", "Splits"]
+
+#: Rows to train on and rows to test on, as many times as suggested; goes where scikit-learn takes `cv`.
+Splits: TypeAlias = tuple[tuple[Indices, Indices], ...]
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,10 @@ class Dataset:
         Where the data come from.
     ground_cost : ndarray of shape (d, d) or None
         Cost of moving mass between bins, for histograms.
+    groups : mapping of str to ndarray of shape (n,)
+        What else is known of each point, e.g. which object it shows.
+    splits : tuple of (train, test) rows
+        How the data are usually divided; empty where there is no usage.
     """
 
     X: Array
@@ -31,3 +43,51 @@ class Dataset:
     class_names: tuple[str, ...]
     citation: str
     ground_cost: Array | None = None
+    groups: Mapping[str, Labels] = field(default_factory=dict)
+    splits: Splits = ()
+
+
+@dataclass(frozen=True)
+class ImageDataset:
+    """Labelled images, for a descriptor to make points of.
+
+    Attributes
+    ----------
+    images : sequence of arrays (h, w[, c]) or of `ImageFile`; or array of shape (n, h, w[, c])
+        Two and four channels end in opacity: the object is opaque.
+    y : ndarray of shape (n,)
+        Class of each image, 0-based.
+    class_names : tuple of str
+    citation : str
+        Where the data come from.
+    groups : mapping of str to ndarray of shape (n,)
+        What else is known of each image, e.g. which object it shows.
+    splits : tuple of (train, test) rows
+        How the data are usually divided; empty where there is no usage.
+    """
+
+    images: Sequence[Any] | Array
+    y: Indices
+    class_names: tuple[str, ...]
+    citation: str
+    groups: Mapping[str, Labels] = field(default_factory=dict)
+    splits: Splits = ()
+
+
+def half_splits(y: Array) -> Splits:
+    """Five random halves to train on and to test on, each with its share of every class."""
+    halves = StratifiedShuffleSplit(5, test_size=0.5, random_state=0).split(y, y)
+    return tuple((train, test) for train, test in halves)
+
+
+def held_out(groups: Array) -> Splits:
+    """Each group tested once, the others trained on."""
+    return tuple((np.flatnonzero(groups != group), np.flatnonzero(groups == group)) for group in np.unique(groups))
+
+
+def encode(labels: Array) -> tuple[Indices, tuple[str, ...]]:
+    """Labels of any kind as 0-based classes, and the names of the classes."""
+    if labels.dtype.kind == "f" and (labels == np.round(labels)).all():  # MATLAB's whole numbers
+        labels = labels.astype(np.int64)
+    names, y = np.unique(labels, return_inverse=True)
+    return y.astype(np.intp).reshape(-1), tuple(map(str, names.tolist()))

@@ -1,33 +1,22 @@
-"""The command line: ``knnpress demo``."""
+"""``knnpress demo``: classify the digits that ship with scikit-learn."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 
-__all__ = ["main"]
+from sklearn.model_selection import train_test_split
 
+from knnpress import _core
+from knnpress.datasets import Dataset, load_digits_covariances, load_digits_histograms
+from knnpress.estimators import SCC, PrototypeClassifier
+from knnpress.geometries import JBLD, Sinkhorn
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="knnpress", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("demo", help="classify the digits that ship with scikit-learn")
-    parser.parse_args(argv)
-    demo()
-    return 0
+__all__ = ["run"]
 
 
-def demo() -> None:
+def run(args: argparse.Namespace) -> None:
     """Classify handwritten digits, as covariances and as histograms, by all training points and by a few learned."""
-    from sklearn.model_selection import train_test_split
-
-    from knnpress import _core
-    from knnpress.datasets import Dataset, load_digits_covariances, load_digits_histograms
-    from knnpress.estimators import SCC, PrototypeClassifier
-    from knnpress.geometries import JBLD, Sinkhorn
-
     covariances, histograms = load_digits_covariances(), load_digits_histograms()
     print(f"1797 handwritten digits, half to train and half to test; kernels for {_core.target()}\n")
     print(f"{'points':<22}{'classifier':<26}{'prototypes':>10}{'test error':>12}{'fit':>9}{'predict':>10}")

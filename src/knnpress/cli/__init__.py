@@ -1,0 +1,201 @@
+"""The command line: images or points in, small models and predictions out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from knnpress.cli.choices import DESCRIPTORS, LEARNED, METHODS
+from knnpress.cli.output import notice
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status: 0, 2 after an error of the user's, 130 after Ctrl-C."""
+    args = _parser().parse_args(argv)
+    args.shown = getattr(args, "verbose", False) or sys.stderr.isatty()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: notice(str(message))
+            import_module(f"knnpress.cli.{args.command}").run(args)
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError, ImportError, KeyboardInterrupt) as error:
+        if args.debug:
+            raise
+        stopped = isinstance(error, KeyboardInterrupt)
+        notice("stopped" if stopped else _sentence(error))
+        return 130 if stopped else 2
+    return 0
+
+
+def _sentence(error: BaseException) -> str:
+    """What went wrong; the system's own errors name the file first."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="knnpress",
+        description="Nearest-neighbour classification of images, covariance matrices and histograms from a few learned "
+        "prototypes.",
+        epilog="knnpress COMMAND --help shows the options of a command and an example.",
+    )
+    parser.add_argument("--version", action="version", version=f"knnpress {version('knnpress')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    _add(commands, "demo", "classify the digits that ship with scikit-learn", "knnpress demo")
+
+    describe = _add(
+        commands,
+        "describe",
+        "make points of images",
+        "knnpress describe photos/ -o points.npz --descriptor bag-of-words",
+        "FOLDER holds a sub-folder of images for each class. The file holds X, y, class_names and, for histograms, "
+        "ground_cost.",
+    )
+    describe.add_argument("input", type=Path, metavar="FOLDER")
+    describe.add_argument("-o", "--output", type=Path, required=True, metavar="POINTS.npz")
+    _add_descriptor(describe, default="color-texture")
+    _add_image_options(describe)
+    _add_run_options(describe, seed=True)
+
+    compress = _add(
+        commands,
+        "compress",
+        "learn a small model from images or points",
+        "knnpress compress photos/ -o model.knnp --ratio 0.02",
+        "FOLDER holds a sub-folder of images for each class; the model takes images then.",
+    )
+    _add_training(compress, METHODS)
+    compress.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.knnp")
+
+    predict = _add(
+        commands,
+        "predict",
+        "tell the classes of images or points",
+        "knnpress predict model.knnp new_photos/ -o out.csv",
+        "The columns are item (the path in FOLDER, or the row), prediction and probability.",
+    )
+    predict.add_argument("model", type=Path, metavar="MODEL.knnp")
+    predict.add_argument("inputs", type=Path, nargs="+", metavar="FOLDER|IMAGE|POINTS")
+    predict.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="without it, the output is printed")
+    _add_image_options(predict)
+    _add_run_options(predict)
+
+    evaluate = _add(
+        commands,
+        "evaluate",
+        "measure the error and the speed of a model",
+        "knnpress evaluate model.knnp held_out_photos/",
+        "Prints the error with a 95 % interval, how often each class was taken for each, and microseconds a query.",
+    )
+    evaluate.add_argument("model", type=Path, metavar="MODEL.knnp")
+    evaluate.add_argument("inputs", type=Path, nargs=1, metavar="FOLDER|POINTS")
+    _add_labels(evaluate)
+    _add_image_options(evaluate)
+    _add_run_options(evaluate)
+
+    tune = _add(
+        commands,
+        "tune",
+        "search for good settings of a learned model",
+        "knnpress tune photos/ --trials 30 --storage search.db -o model.knnp",
+        "With --storage, the same command goes on where it was stopped.",
+    )
+    _add_training(tune, LEARNED)
+    tune.add_argument("-o", "--output", type=Path, metavar="MODEL.knnp", help="learn and save a model with the best")
+    tune.add_argument("--trials", type=_count, default=20, metavar="N", help="settings to try (default: 20)")
+    tune.add_argument("--storage", type=Path, metavar="FILE", help="file that keeps the trials")
+
+    inspect = _add(commands, "inspect", "show what a model contains", "knnpress inspect model.knnp")
+    inspect.add_argument("model", type=Path, metavar="MODEL.knnp")
+    return parser
+
+
+def _add(commands: Any, name: str, summary: str, example: str, more: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}", epilog=f"Example: {example}"
+    )
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    return parser
+
+
+def _add_training(parser: argparse.ArgumentParser, methods: dict[str, str]) -> None:
+    parser.add_argument("input", type=Path, metavar="FOLDER|POINTS")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--ratio", type=_share, metavar="R", help="prototypes, as a share of the data (default: 0.02)")
+    size.add_argument("--prototypes", type=_count, metavar="N", help="how many prototypes")
+    size.add_argument("--auto", action="store_true", help="as few prototypes as lose little")
+    parser.add_argument(
+        "--method",
+        choices=methods,
+        metavar="NAME",
+        help=f"{', '.join(methods)} (default: scc for matrices, shc where there is a ground cost, else snc)",
+    )
+    _add_labels(parser)
+    _add_descriptor(parser)
+    _add_image_options(parser)
+    _add_run_options(parser, seed=True)
+
+
+def _add_labels(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--labels", type=Path, metavar="CSV", help="labels of the points, if they are in another file")
+
+
+def _add_descriptor(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    names = ", ".join(DESCRIPTORS)
+    parser.add_argument(
+        "--descriptor",
+        choices=DESCRIPTORS,
+        default=default,
+        metavar="NAME",
+        help=f"{names} (default: color-texture)",
+    )
+
+
+def _add_image_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--masks", type=Path, metavar="FOLDER", help="masks, laid out like the images")
+    parser.add_argument("--depth", type=Path, metavar="FOLDER", help="depth maps, laid out like the images")
+    parser.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
+
+
+def _add_run_options(parser: argparse.ArgumentParser, seed: bool = False) -> None:
+    if seed:
+        parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all that is random (default: 0)")
+    parser.add_argument("--jobs", type=_threads, metavar="N", help="threads (default: all cores)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show progress even where there is no terminal")
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share; give a number above 0, up to 1, e.g. 0.02")
+    return value
+
+
+def _threads(text: str) -> int:
+    value = int(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("0 is no number of threads; give 1 or more, or -1 for all cores")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no count; give 1 or more")
+    return value

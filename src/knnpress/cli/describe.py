@@ -1,0 +1,42 @@
+"""``knnpress describe``: points of the images of a folder."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from knnpress.cli.output import check_output, notice, print_facts, replacing
+from knnpress.cli.pictures import describe, find_pictures, make_descriptor
+from knnpress.descriptors import BagOfWords
+
+__all__ = ["run"]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Describe images; write X, and y and class_names where sub-folders tell the classes, to a .npz file."""
+    if args.output.suffix != ".npz":
+        raise ValueError(f"{args.output} should end in .npz")
+    check_output(args.output)
+    pictures = find_pictures([args.input], args.masks, args.depth)
+    labelled = any(folder is not None for folder in pictures.folders)
+    chosen = [k for k, folder in enumerate(pictures.folders) if folder is not None or not labelled]
+    descriptor = make_descriptor(args.descriptor, args.seed, args.jobs)
+    images = [pictures.files[k] for k in chosen]
+    X, rows = describe(descriptor, images, fit=True, skip_bad=args.skip_bad, shown=args.shown)
+    arrays: dict[str, Any] = {"X": X}
+    if labelled:
+        names, y = np.unique([str(pictures.folders[chosen[row]]) for row in rows], return_inverse=True)
+        arrays |= {"y": y, "class_names": names}
+    if hasattr(descriptor, "ground_cost_"):
+        arrays["ground_cost"] = descriptor.ground_cost_
+    with replacing(args.output) as file:
+        np.savez(file, **arrays)
+    if isinstance(descriptor, BagOfWords):
+        notice(
+            "the vocabulary was made from these images and is not kept, so points of other images will not match; "
+            "knnpress compress FOLDER keeps it in the model"
+        )
+    classes = f"{len(arrays['class_names'])} classes" if labelled else "no classes, since there are no sub-folders"
+    print_facts({"points": str(args.output), "X": " x ".join(map(str, X.shape)), "y": classes})

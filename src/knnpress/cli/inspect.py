@@ -1,0 +1,68 @@
+"""``knnpress inspect``: what a model contains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from sklearn.base import BaseEstimator
+
+from knnpress.cli.output import print_facts, print_table
+from knnpress.cli.queries import split_model
+from knnpress.model_file import load
+
+__all__ = ["run"]
+
+_FORMAT = "knnpress-model"
+_SHORT = 6  # items of a list that are shown one by one
+_SHOWN_APART = {"prototypes_", "prototype_labels_", "prototype_weights_", "classes_", "compression_ratio_"}
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print what a model file holds."""
+    model = load(args.model)
+    with safe_open(args.model, "numpy") as file:
+        about = json.loads(file.metadata()[_FORMAT])
+    steps = split_model(model)
+    facts = {
+        "file": str(args.model),
+        "size": f"{args.model.stat().st_size:,} bytes",
+        "written by": f"knnpress {about['knnpress']}, format {about['version']}",
+        "kind": type(model).__name__,
+    }
+    print_facts(facts | (_prototype_facts(steps[-1]) if hasattr(steps[-1], "prototypes_") else {}))
+    for step in steps:
+        print(f"\n{type(step).__name__}")
+        fitted = {name: value for name, value in vars(step).items() if name.endswith("_") and name not in _SHOWN_APART}
+        print_facts({name: _brief(value) for name, value in (step.get_params(deep=False) | fitted).items()})
+    if hasattr(steps[-1], "prototypes_"):
+        print()
+        labels = steps[-1].prototype_labels_.tolist()
+        rows = [[str(name), str(labels.count(name))] for name in steps[-1].classes_.tolist()]
+        print_table(["class", "prototypes"], rows, right=(1,))
+
+
+def _prototype_facts(classifier: Any) -> dict[str, str]:
+    prototypes = classifier.prototypes_
+    shape = " x ".join(map(str, prototypes.shape[1:]))
+    return {
+        "geometry": _brief(classifier._geometry()),
+        "classes": str(len(classifier.classes_)),
+        "prototypes": f"{len(prototypes)}, {classifier.compression_ratio_:.2%} of the training set",
+        "each": f"{shape} {'matrix' if prototypes.ndim == 3 else 'numbers'}, {prototypes[0].nbytes:,} bytes in memory",
+    }
+
+
+def _brief(value: Any) -> str:
+    """A value in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"array of {' x '.join(map(str, value.shape))}, {value.dtype}"
+    if isinstance(value, BaseEstimator):
+        params = value.get_params(deep=False).items()
+        return f"{type(value).__name__}({', '.join(f'{name}={_brief(v)}' for name, v in params)})"
+    if isinstance(value, (list, tuple)) and len(value) > _SHORT:
+        return f"{len(value)} values, the last {_brief(value[-1])}"
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)

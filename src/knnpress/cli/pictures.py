@@ -1,0 +1,148 @@
+"""Images that the user names, and the points that a descriptor makes of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from knnpress import descriptors
+from knnpress.cli.choices import DESCRIPTORS
+from knnpress.cli.output import notice
+from knnpress.datasets import find_images
+from knnpress.descriptors import BagOfWords, ImageFile
+from knnpress.parallel import map_blocks
+from knnpress.progress import progress_bar
+from knnpress.typing import Array, Callback, Indices
+
+__all__ = ["Pictures", "describe", "find_pictures", "make_descriptor"]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Image files, what the user calls them, and the sub-folder that each is in: None where it is in none."""
+
+    files: list[ImageFile]
+    items: list[str]
+    folders: list[str | None]
+
+
+def find_pictures(paths: Sequence[Path], masks: Path | None = None, depth: Path | None = None) -> Pictures:
+    """All images of folders and files; those of a single folder are called by their path relative to it."""
+    found: list[tuple[Path, Path]] = []  # each with its place in the folder given
+    for path in paths:
+        if path.is_dir():
+            found += [(image, image.relative_to(path)) for image in find_images(path)]
+        elif path.is_file():
+            found.append((path, Path(path.name)))
+        else:
+            raise FileNotFoundError(f"{path} is not there; give a folder of images, or images")
+    companions = [{} if folder is None else _by_place(folder) for folder in (masks, depth)]
+    taken = {os.path.abspath(path) for companion in companions for path in companion.values()}
+    found = [(path, place) for path, place in found if os.path.abspath(path) not in taken]
+    if not found:
+        raise ValueError(f"{', '.join(map(str, paths))} holds no images (png, jpg, gif, webp, tif or bmp)")
+    files = []
+    for path, place in found:
+        beside = [companion.get(place.with_suffix("")) for companion in companions]
+        for folder, file in zip((masks, depth), beside, strict=True):
+            if folder is not None and file is None:
+                raise FileNotFoundError(f"{path} should have {folder / place}, which is not there; add it")
+        files.append(ImageFile(str(path), *(None if file is None else str(file) for file in beside)))
+    alone = len(paths) == 1 and paths[0].is_dir()
+    items = [(place if alone else path).as_posix() for path, place in found]
+    return Pictures(files, items, [place.parts[0] if len(place.parts) > 1 else None for _, place in found])
+
+
+def _by_place(folder: Path) -> dict[Path, Path]:
+    """Images of a folder by their place in it, without the ending."""
+    return {path.relative_to(folder).with_suffix(""): path for path in find_images(folder)}
+
+
+def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
+    """The descriptor that the command line calls so, not fitted."""
+    kind, settings = DESCRIPTORS[name]
+    descriptor = getattr(descriptors, kind)(n_jobs=n_jobs, **settings)
+    return descriptor.set_params(random_state=seed) if "random_state" in descriptor.get_params() else descriptor
+
+
+def describe(
+    descriptor: Any, images: Sequence[ImageFile], *, fit: bool, skip_bad: bool, shown: bool
+) -> tuple[Array, Indices]:
+    """Points of images, and the rows of those that could be described.
+
+    One that cannot is an error that names it, or is left out with a notice.
+    """
+    try:
+        return _follow(descriptor, images, fit, shown), np.arange(len(images))
+    except ValueError as error:
+        if not skip_bad:
+            advice = "; --skip-bad leaves such images out" if str(error).startswith("images[") else ""
+            raise ValueError(f"{_named(error, images)}{advice}") from error
+    bad = _failures(descriptor, images, fit)
+    for reason in bad.values():
+        notice(f"skipped: {reason}")
+    good = [k for k in range(len(images)) if k not in bad]
+    if not good:
+        raise ValueError(f"none of the {len(images)} images can be described")
+    return _follow(descriptor, [images[k] for k in good], fit, shown), np.array(good)
+
+
+def _follow(descriptor: Any, images: Sequence[ImageFile], fit: bool, shown: bool) -> Array:
+    """Describe images while a bar follows."""
+    work: Callable[[Any], Array] = descriptor.fit_transform if fit else descriptor.transform
+    passes = 2 if fit and isinstance(descriptor, BagOfWords) else 1  # its vocabulary comes first
+    with progress_bar("describing", shown) as bar:
+        return work(images if bar is None else _Watched(images, passes * len(images), bar))
+
+
+class _Watched:
+    """Images that tell a bar how many of them have been taken."""
+
+    def __init__(self, images: Sequence[ImageFile], total: int, bar: Callback) -> None:
+        self.images, self.total, self.bar, self.taken = images, total, bar, count(1)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, k: int) -> ImageFile:
+        self.bar(min(next(self.taken), self.total), self.total, {})
+        return self.images[k]
+
+
+def _failures(descriptor: Any, images: Sequence[ImageFile], fit: bool) -> dict[int, str]:
+    """Rows of the images that cannot be described, and why: each is tried alone."""
+    alone = clone(descriptor)
+    if isinstance(alone, BagOfWords):
+        alone.set_params(n_words=1)  # for more, one image may not have the pixels
+
+    def attempt(image: ImageFile) -> str | None:
+        try:
+            _ = clone(alone).fit_transform([image]) if fit else descriptor.transform([image])
+        except ValueError as error:
+            return _named(error, [image])
+        return None
+
+    blocks = [slice(k, k + 4) for k in range(0, len(images), 4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they come again with the good ones
+        reasons = map_blocks(lambda rows: [attempt(image) for image in images[rows]], blocks, descriptor.n_jobs)
+    return {k: reason for k, reason in enumerate(chain.from_iterable(reasons)) if reason is not None}
+
+
+def _named(error: ValueError, images: Sequence[ImageFile]) -> str:
+    """The message with the file's name for "images[k]", which says nothing to who gave a folder."""
+    text = str(error)
+    place = re.match(r"images\[(\d+)\] ", text)
+    if place is None:
+        return text
+    name = os.fspath(images[int(place[1])])
+    return f"{name} {text.removeprefix(place[0]).removeprefix(f'({name}) ').removeprefix(f'{name} ')}"

@@ -1,0 +1,50 @@
+"""``knnpress tune``: a search for good settings of a learned model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from knnpress.cli.output import check_output, print_facts, print_table
+from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
+from knnpress.compression.tuning import tune
+
+__all__ = ["run"]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Try settings, print how well each did, and learn a model with the best, if a file for it is given."""
+    check_output(args.output)
+    data = read_training_set(args)
+    classifier = make_classifier(args, data)
+    found = tune(
+        classifier,
+        data.X,
+        data.y,
+        n_trials=args.trials,
+        storage=args.storage,
+        random_state=args.seed,
+        n_jobs=args.jobs,
+        verbose=int(args.shown),
+    )
+    rows = [
+        [
+            str(number),
+            "failed" if trial["failure"] else f"{1 - trial['score']:.2%}",
+            f"{trial['seconds']:.1f}",
+            _settings(trial["params"]),
+        ]
+        for number, trial in enumerate(found.trials, 1)
+    ]
+    print_table(["trial", "held-out error", "seconds", "settings"], rows, right=(0, 1, 2))
+    print()
+    print_facts({"best": _settings(found.best_params), "held-out error": f"{1 - found.best_score:.2%}"})
+    if args.output is not None:
+        print()
+        fit_and_save(found.estimator, data, args.output)
+
+
+def _settings(params: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={f'{value:.4g}' if isinstance(value, float) else value}" for name, value in params.items()
+    )

@@ -1,0 +1,125 @@
+"""Points that somebody has already made: NumPy and MATLAB files."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnpress.datasets.dataset import Dataset, encode
+from knnpress.geometries.base import as_float_array
+from knnpress.typing import Array
+
+__all__ = ["load_points"]
+
+_POINTS = ("X", "points", "covariances", "histograms", "x", "data")
+_LABELS = ("y", "labels", "label", "class", "classes", "Y", "target")
+_COST = ("ground_cost", "M", "cost")
+
+
+def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None) -> Dataset:
+    """Covariance matrices or histograms with their labels, from a file.
+
+    Parameters
+    ----------
+    path : path
+        - ``.npz``: arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost, class_names if there are.
+        - ``.npy``: X alone; labels in a CSV file.
+        - ``.mat`` (MATLAB, up to version 7): the same names; matrices may be stacked along the last axis or be cells.
+
+        For X also points, covariances, histograms or data; for y also labels, class or target.
+    labels : path or None
+        CSV with a label a row, in the column label, class or y, or else the last. None: for ``.npy`` the file of the
+        same name that ends in .csv; else from `path` itself.
+
+    Returns
+    -------
+    Dataset
+        y is 0-based; class_names holds the labels found.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there; give a .npz, .npy or .mat file of points")
+    arrays = _read(path)
+    X = as_float_array(_pick(arrays, _POINTS, path, "points"), "X")
+    if labels is None and path.suffix == ".npy":
+        labels = path.with_suffix(".csv")
+    y = _pick(arrays, _LABELS, path, "labels").reshape(-1) if labels is None else _read_labels(Path(labels), len(X))
+    X = _points_first(X, len(y), from_matlab=path.suffix == ".mat")
+    if X.ndim not in (2, 3) or len(X) != len(y):
+        raise ValueError(
+            f"{path} holds points of shape {X.shape} and {len(y)} labels; expected (n, d, d) or (n, d), and n"
+        )
+    codes, names = encode(y)
+    given = arrays.get("class_names")
+    if given is not None and np.issubdtype(y.dtype, np.integer) and y.min() >= 0 and y.max() < np.size(given):
+        codes, names = y.astype(np.intp), tuple(str(name).strip() for name in np.ravel(given).tolist())
+    cost = next((arrays[name] for name in _COST if name in arrays), None)
+    return Dataset(
+        X, codes, names, f"points of the file {path}", None if cost is None else as_float_array(cost, "ground_cost")
+    )
+
+
+def _read(path: Path) -> Mapping[str, Array]:
+    """The arrays of a file, by name."""
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        if path.suffix == ".npy":
+            return {"X": np.load(path, allow_pickle=False)}
+        if path.suffix == ".mat":
+            from scipy.io import loadmat
+
+            return {name: _unpack(value) for name, value in loadmat(path).items() if not name.startswith("__")}
+    except NotImplementedError as error:  # scipy's word for MATLAB's HDF5 files
+        raise ValueError(f"{path} is a MATLAB 7.3 file; save it with save(..., '-v7')") from error
+    except Exception as error:  # the readers raise many kinds
+        raise ValueError(f"{path} cannot be read as {path.suffix[1:]} ({error}); copy it again") from error
+    raise ValueError(f"{path} ends in {path.suffix!r}; points are read from .npz, .npy and .mat files")
+
+
+def _unpack(value: Any) -> Array:
+    """A MATLAB array; cells of matrices as one stack."""
+    array = np.asarray(value)
+    if array.dtype != object:
+        return array
+    cells = [np.squeeze(cell) if np.size(cell) == 1 else np.asarray(cell) for cell in array.ravel()]
+    return np.stack(cells)
+
+
+def _points_first(X: Array, n: int, from_matlab: bool) -> Array:
+    """Points along the first axis; MATLAB has them along the last, (d, d, n) or (d, n)."""
+    if not from_matlab or X.ndim not in (2, 3):
+        return X
+    last = X.shape[-1] == n and (X.shape[0] == X.shape[1] if X.ndim == 3 else X.shape[0] != n)
+    return np.ascontiguousarray(np.moveaxis(X, -1, 0)) if last else X
+
+
+def _pick(arrays: Mapping[str, Array], names: tuple[str, ...], path: Path, what: str) -> Array:
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    found = ", ".join(arrays) or "nothing"
+    raise ValueError(f"{path} has no {what}: it holds {found}; name them {names[0]!r}")
+
+
+def _read_labels(path: Path, n: int) -> Array:
+    if not path.is_file():
+        raise FileNotFoundError(f"the labels were looked for in {path}, which is not there; give labels, a CSV file")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = [row for row in csv.reader(file) if row]
+    header = rows[0] if len(rows) == n + 1 else []
+    rows = rows[1:] if header else rows
+    if len(rows) != n:
+        raise ValueError(f"{path} holds {len(rows)} labels for {n} points; give one a row")
+    column = next((header.index(name) for name in _LABELS if name in header), -1)
+    values = np.array([row[column].strip() for row in rows])
+    try:
+        return values.astype(np.intp)
+    except ValueError:
+        return values

@@ -1,0 +1,100 @@
+"""Points from NumPy and MATLAB files."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from points import GROUND_COST, histograms, spd
+from scipy.io import savemat
+
+from knnpress.datasets import load_points
+
+Y = np.array([3, 1, 3, 2, 1])
+
+
+@pytest.fixture
+def X(rng):
+    return spd(rng, 5, 3)
+
+
+def check(data, X):
+    assert_array_equal(data.X, X)
+    assert data.X.dtype == np.float64
+    assert data.y.tolist() == [2, 0, 2, 1, 0]
+    assert data.class_names == ("1", "2", "3")
+
+
+def test_npz(tmp_path, X):
+    np.savez(tmp_path / "a.npz", X=X, y=Y)
+    check(load_points(tmp_path / "a.npz"), X)
+    np.savez(tmp_path / "b.npz", covariances=X, labels=Y)
+    check(load_points(tmp_path / "b.npz"), X)
+
+
+def test_npz_of_histograms_with_names(tmp_path, rng):
+    H, y = histograms(rng, 4), np.array([1, 0, 1, 0])
+    np.savez(tmp_path / "a.npz", X=H, y=y, ground_cost=GROUND_COST, class_names=np.array(["cat", "dog", "eel"]))
+    data = load_points(tmp_path / "a.npz")
+    assert_array_equal(data.y, y)
+    assert data.class_names == ("cat", "dog", "eel")
+    assert_array_equal(data.ground_cost, GROUND_COST)
+    np.savez(tmp_path / "b.npz", X=H, y=np.array(["dog", "cat", "dog", "cat"]))
+    assert load_points(tmp_path / "b.npz").class_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("3\n1\n3\n2\n1\n", None),
+        ("label\n3\n1\n3\n2\n1\n", None),
+        ("label,file\n3,a\n1,b\n3,c\n2,d\n1,e\n", None),
+        ("a,3\nb,1\nc,3\nd,2\ne,1\n", "other.csv"),
+    ],
+)
+def test_npy_with_labels_in_csv(tmp_path, X, text, labels):
+    np.save(tmp_path / "a.npy", X)
+    (tmp_path / (labels or "a.csv")).write_text(text)
+    check(load_points(tmp_path / "a.npy", None if labels is None else tmp_path / labels), X)
+
+
+def test_matlab(tmp_path, X):
+    cells = np.empty((1, 5), dtype=object)
+    cells[0] = list(X)
+    for k, stack in enumerate([X, X.transpose(1, 2, 0), cells]):
+        savemat(tmp_path / f"{k}.mat", {"X": stack, "y": Y[:, None].astype(float)})
+        check(load_points(tmp_path / f"{k}.mat"), X)
+
+
+def test_matlab_histograms_may_stand_in_columns(tmp_path, rng):
+    H = histograms(rng, 5)
+    for k, stack in enumerate([H, H.T]):
+        savemat(tmp_path / f"{k}.mat", {"X": stack, "y": Y})
+        assert_array_equal(load_points(tmp_path / f"{k}.mat").X, H)
+
+
+def test_bad_files_are_named(tmp_path, X):
+    np.savez(tmp_path / "a.npz", X=X, y=Y[:3])
+    np.savez(tmp_path / "b.npz", A=X)
+    np.savez(tmp_path / "c.npz", X=X)
+    np.savez(tmp_path / "d.npz", X=np.array([{}]), y=Y)
+    np.save(tmp_path / "e.npy", X)
+    np.save(tmp_path / "f.npy", X)
+    (tmp_path / "f.csv").write_text("1\n2\n")
+    (tmp_path / "g.npz").write_text("no zip")
+    (tmp_path / "h.mat").write_text("no matlab")
+    (tmp_path / "i.txt").write_text("1 2 3")
+    for name, message in {
+        "a.npz": r"a.npz holds points of shape \(5, 3, 3\) and 3 labels",
+        "b.npz": r"b.npz has no points: it holds A; name them 'X'",
+        "c.npz": r"c.npz has no labels: it holds X; name them 'y'",
+        "d.npz": r"d.npz cannot be read as npz",
+        "f.npy": r"f.csv holds 2 labels for 5 points",
+        "g.npz": r"g.npz cannot be read as npz",
+        "h.mat": r"h.mat cannot be read as mat",
+        "i.txt": r"i.txt ends in '.txt'",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            load_points(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"looked for in .*e.csv"):
+        load_points(tmp_path / "e.npy")
+    with pytest.raises(FileNotFoundError, match=r"nowhere.npz is not there"):
+        load_points(tmp_path / "nowhere.npz")
