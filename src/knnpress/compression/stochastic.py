@@ -28,8 +28,8 @@ _SHARPNESS = 5.0
 _FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GAMMA_DOUBT = 0.5  # standard errors of a difference in held-out score that it takes to leave the usual gamma
-_STEP_DOUBT = 1.0  # the same, for an iteration to be called worse than the best
-_PATIENCE = 25  # iterations since the best held-out score after which a clearly worse one ends the search
+_STEP_LOSS = 0.01  # held-out score that a later iteration may lose to the best: descents are cut short by chance
+_PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 _ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
 _SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
@@ -62,8 +62,8 @@ class StochasticCompression(BaseEstimator):
         Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
         makes them serve new points as well as old; 0 is the paper's loss.
     early_stopping : bool
-        Keep as many iterations as served a held-out part best, or not clearly worse, none at all included, so that
-        learning does not lose to its own start. Where the classes are too small to hold a part out, all iterations are kept.
+        Keep as many iterations as served a held-out part best, or within a point of it, none at all included, so that
+        learning does not lose to its own start. Where the classes are too small to hold a part out, all are kept.
     validation_fraction : float
         Size of the held-out part.
     """
@@ -195,8 +195,8 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[float, int, dict[str, Any]]:
         """gamma and the number of iterations that serve the held-out points best.
 
-        A held-out part is small and its score noisy. So the usual gamma, and the latest iteration, win where the score,
-        compared point by point, does not speak clearly against them.
+        A held-out part is small and its score noisy. So the usual gamma wins where the score, compared point by point,
+        does not speak clearly against it, and the latest iteration where it loses little.
         """
 
         def follow(gamma: float, iterations: int) -> Array:
@@ -221,10 +221,8 @@ class StochasticCompression(BaseEstimator):
         if not self.early_stopping:
             return gamma, self.max_iter, trace
         tracker.expect(len(parts) * self.max_iter)
-        scores = follow(gamma, self.max_iter)
-        curve = scores.mean(axis=1)
-        best = scores[curve.argmin()]
-        steps = max(k for k, row in enumerate(scores) if not clearly_lower(best, row, _STEP_DOUBT))
+        curve = follow(gamma, self.max_iter).mean(axis=1)
+        steps = int(np.flatnonzero(curve <= curve.min() + _STEP_LOSS)[-1])
         return gamma, steps, trace | {"held_out_curve": curve.tolist()}
 
 
@@ -333,8 +331,8 @@ class Problem:
 
         def look(k: int, theta: Array, evaluation: Evaluation) -> bool:
             rows.append(held_out.scores(theta))
-            best = int(np.argmin([row.mean() for row in rows]))
-            lost = k - best >= _PATIENCE and clearly_lower(rows[best], rows[k], _STEP_DOUBT)
+            curve = [float(row.mean()) for row in rows]
+            lost = k - int(np.argmin(curve)) >= _PATIENCE and curve[k] > min(curve) + _STEP_LOSS
             return bool(callback(k, theta, evaluation)) or lost
 
         self.learn(gamma, iterations, look)

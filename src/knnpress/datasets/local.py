@@ -18,7 +18,6 @@ import numpy as np
 
 from knnpress.datasets.dataset import Dataset, ImageDataset, half_splits, held_out
 from knnpress.descriptors.images import decode, with_mask
-from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, Indices
 
 __all__ = ["load_coil20", "load_eth80", "load_fpha", "load_kth_tips2b", "load_kylberg", "load_mpeg7", "load_scene15"]
@@ -212,19 +211,16 @@ def _zipped(
             def read(member: str) -> Array:
                 return decode(io.BytesIO(archive.read(member)), f"{member} of {path}")
 
-            def read_block(block: slice) -> list[Array]:
-                return [
-                    with_mask(read(row["file"]), read(row["mask"])) if row.get("mask") else read(row["file"])
-                    for row in rows[block]
-                ]
-
-            blocks = map_blocks(read_block, row_blocks(len(rows)))
+            images = [
+                with_mask(read(row["file"]), read(row["mask"])) if row.get("mask") else read(row["file"])
+                for row in rows
+            ]
     except (KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} cannot be read ({error}); copy it again") from error
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     y = np.array(columns["label"], dtype=np.intp)
     by_label = dict(zip(y.tolist(), columns["class"], strict=True))
-    return [image for block in blocks for image in block], y, tuple(by_label[k] for k in sorted(by_label)), columns
+    return images, y, tuple(by_label[k] for k in sorted(by_label)), columns
 
 
 def _groups(columns: dict[str, list[str]], *names: str) -> dict[str, Any]:

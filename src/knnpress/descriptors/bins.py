@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from knnpress.descriptors.images import Images, Picture, map_images, require
 from knnpress.typing import Array
@@ -65,6 +66,7 @@ class ColorHistogram(TransformerMixin, BaseEstimator):
         images : sequence of arrays (h, w[, c]), files or paths; or array of shape (n, h, w[, c])
             Pixels that are not opaque are left out. Floating point beyond [0, 1] counts as 0 or 1.
         """
+        check_is_fitted(self)
 
         def histogram(picture: Picture) -> Array:
             colours = picture.rgb.reshape(-1, 3) if picture.mask is None else picture.rgb[picture.mask]
@@ -122,6 +124,7 @@ class GridHistogram(TransformerMixin, BaseEstimator):
         images : sequence of arrays (h, w[, c]), files or paths; or array of shape (n, h, w[, c])
             Colour counts by its brightness; pixels that are not opaque do not count.
         """
+        check_is_fitted(self)
 
         def histogram(picture: Picture) -> Array:
             light = picture.gray.astype(np.float64)

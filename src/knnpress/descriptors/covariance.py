@@ -38,9 +38,9 @@ class RegionCovariance(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     features : str or callable
-        A name of the table in `knnpress.descriptors`: "color-texture" (19), "color-derivatives" (18), "gradient" (5),
-        "texture" (15), "gabor" (40), "color-gabor" (23), "sift" (128), "depth" (18). Or a function of one image, as
-        given, that returns (h, w, d); pixels at which it returns NaN are left out.
+        "color-texture" (d = 19), "color-derivatives" (18), "gradient" (12, of gray images), "gabor" (40),
+        "color-gabor" (23), "sift" (128) or "depth" (18), as listed in `knnpress.descriptors.features`. Or a function of
+        one image, as given, that returns (h, w, d); pixels at which it returns NaN are left out.
     shrinkage : float
         s, from 0 to 1.
     max_side : int or None

@@ -72,6 +72,9 @@ class ImageFile:
     def __fspath__(self) -> str:
         return self.path
 
+    def __str__(self) -> str:
+        return self.path
+
 
 def decode(file: Any, name: str | None = None) -> Array:
     """The pixels of an image file (a path or an open binary file), (h, w) or (h, w, c).
@@ -94,6 +97,8 @@ def decode(file: Any, name: str | None = None) -> Array:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds
         raise ValueError(f"{name} cannot be read as an image ({error}); remove it or convert it to PNG") from error
+    if pixels.dtype.kind == "i" and (pixels.min() < 0 or pixels.max() > 65535):
+        raise ValueError(f"{name} has pixels from {pixels.min()} to {pixels.max()}; save it with 16 bits")
     return pixels.astype(np.uint16) if pixels.dtype.kind == "i" or pixels.dtype.str == ">u2" else pixels
 
 
@@ -241,7 +246,9 @@ def map_images(
             try:
                 results.append(function(as_picture(images[k], layout, None if masks is None else masks[k], max_side)))
             except ValueError as error:
-                raise ValueError(f"{image_name(images, k)} {error}") from error
+                # Where reading failed, the message begins with the path, which the name holds already
+                reason = str(error).removeprefix(f"{images[k]!s} ")
+                raise ValueError(f"{image_name(images, k)} {reason}") from error
         return results
 
     blocks = [slice(start, min(start + _BLOCK, len(images))) for start in range(0, len(images), _BLOCK)]

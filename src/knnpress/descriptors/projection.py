@@ -37,6 +37,9 @@ class SPDProjection(TransformerMixin, BaseEstimator):
     so the search is one over subspaces: conjugate gradients on the Grassmann manifold, by pymanopt. It is done on the
     matrices whitened by their mean, which changes no distance but conditions the search.
 
+    The three numbers are worth a search, as in the paper: `knnpress.compression.tune` on a pipeline of this and a
+    classifier. Their balance matters most: far more pull than push brings all matrices together.
+
     Parameters
     ----------
     n_dims : int

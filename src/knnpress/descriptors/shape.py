@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from knnpress.descriptors.features import derivative, magnitude
 from knnpress.descriptors.images import Images, Picture, map_images
@@ -102,6 +103,7 @@ class ShapeContext(TransformerMixin, BaseEstimator):
         images : sequence of arrays (h, w[, c]), files or paths; or array of shape (n, h, w[, c])
             Colour counts by its brightness. Of an image with opacity, the opaque part counts, and its outline.
         """
+        check_is_fitted(self)
         return np.stack(map_images(self._histogram, images, self.n_jobs))
 
     def _histogram(self, picture: Picture) -> Array:
@@ -144,9 +146,11 @@ def _edge_strength(picture: Picture) -> Array:
     gray = picture.gray
     if picture.mask is not None:
         return np.where(picture.mask, _gradient(gray), 0) + _gradient(picture.mask.astype(np.float32))
-    if len(np.unique(gray)) == 2:  # a silhouette: where it touches the border, that is an edge of it too
+    dark, light = gray.min(), gray.max()
+    if ((gray == dark) | (gray == light)).all():  # a silhouette: where it touches the border, that is an edge too
         frame = np.concatenate([gray[0], gray[-1], gray[:, 0], gray[:, -1]])
-        return _gradient(np.pad(gray, _MARGIN, constant_values=np.median(frame)))
+        ground = light if (frame == light).mean() > 0.5 else dark
+        return _gradient(np.pad(gray, _MARGIN, constant_values=ground))
     return _gradient(gray)
 
 
