@@ -31,7 +31,7 @@ def test_npz(tmp_path, X):
 
 
 def test_npz_of_histograms_with_names(tmp_path, rng):
-    H, y = histograms(rng, 4), np.array([1, 0, 1, 0])
+    H, y = histograms(rng, 4), np.array([2, 0, 2, 0])
     np.savez(tmp_path / "a.npz", X=H, y=y, ground_cost=GROUND_COST, class_names=np.array(["cat", "dog", "eel"]))
     data = load_points(tmp_path / "a.npz")
     assert_array_equal(data.y, y)

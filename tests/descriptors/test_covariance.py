@@ -43,6 +43,9 @@ def test_a_mask_leaves_pixels_out_however_it_is_given(rng):
     assert_allclose(X, expected, rtol=1e-9)
     with_opacity = np.concatenate([data, np.where(masks, 255, 0).astype(np.uint8)[..., None]], axis=-1)
     assert_allclose(RegionCovariance(shrinkage=0).transform(with_opacity), X, rtol=1e-12)
+    half = np.arange(30)[:, None] < np.full(26, 15)
+    both = RegionCovariance(shrinkage=0).transform(with_opacity, masks=[half] * 3)
+    assert_allclose(both, RegionCovariance(shrinkage=0).transform(data, masks=masks & half), rtol=1e-12)
     with pytest.raises(ValueError, match=r"images\[1\] is 30 x 26 and its mask has shape \(26, 30\)"):
         RegionCovariance().transform(data, masks=[masks[0], masks[1].T, masks[2]])
     with pytest.raises(ValueError, match="there are 3 images and 2 masks"):

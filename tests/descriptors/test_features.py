@@ -77,7 +77,7 @@ def test_a_wave_excites_its_own_gabor_filter_most(wavelength, direction):
 
 
 def test_a_constant_image_excites_no_gabor_filter():
-    assert gabor_magnitudes(np.full((30, 40), 0.7, dtype=np.float32), 4).max() < 1e-5
+    assert gabor_magnitudes(np.full((37, 41), 0.7, dtype=np.float32), 4).max() == 0
 
 
 def test_dense_sift_agrees_with_opencv(rng):
@@ -90,7 +90,7 @@ def test_dense_sift_agrees_with_opencv(rng):
     cosine = np.sum(at.reshape(theirs.shape) * theirs, axis=1)
     cosine /= np.linalg.norm(at, axis=(1, 2)) * np.linalg.norm(theirs, axis=1)
     assert len(cosine) == len(places)
-    assert cosine.min() > 0.98
+    assert cosine.min() > 0.995
 
 
 def test_sift_does_not_change_with_brightness_and_contrast(rng):

@@ -165,6 +165,13 @@ def test_large_images_are_reduced_first():
     assert as_picture(image, "alpha", max_side=400).pixels.shape == image.shape
 
 
+def test_depth_is_reduced_without_mixing_it_with_gaps(rng):
+    depth = np.where(rng.random((400, 300)) < 0.5, 0.0, 1000.0)
+    reduced = as_picture(np.dstack([np.zeros_like(depth), depth]), "depth", max_side=100).depth
+    assert reduced.shape == (100, 75)
+    assert set(np.unique(reduced)) == {0, 1000}
+
+
 def bad_files(tmp_path):
     (tmp_path / "text.png").write_text("this is no image")
     (tmp_path / "empty.png").write_bytes(b"")
