@@ -126,6 +126,18 @@ def test_gamma_adapts_to_the_scale_of_the_data(rng):
     assert_allclose(gammas[1], gammas[0] / 100.0, rtol=1e-6)
 
 
+def test_gamma_scale_is_the_middle_of_what_auto_tries(rng):
+    X, y = noisy_blobs(rng)
+    found = {
+        gamma: StochasticCompression(gamma=gamma, max_iter=5).compress(
+            X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+        )
+        for gamma in ("scale", "auto")
+    }
+    assert "gamma_scores" not in found["scale"].trace
+    assert found["scale"].gamma == sorted(found["auto"].trace["gamma_scores"])[1]
+
+
 def test_a_geometry_without_derivatives_and_a_line_search_without_exact_gradient_are_refused(rng):
     X, y = labelled("airm", 60)
     with pytest.raises(TypeError, match="AIRM has no derivatives"):
@@ -242,6 +254,7 @@ def test_the_callback_counts_on_over_all_descents_and_can_end_them(rng):
         ({"batch_size": 10, "optimizer": "cg"}, "batch_size is for optimizer='adam'"),
         ({"label_noise": 1.0}, "label_noise is 1.0"),
         ({"gamma": -1.0}, "gamma is -1.0"),
+        ({"gamma": "sharp"}, "gamma is 'sharp'; give a positive number, 'scale' or 'auto'"),
         ({"optimizer": "newton"}, "optimizer is 'newton'"),
     ],
 )

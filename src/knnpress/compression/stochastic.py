@@ -40,9 +40,9 @@ class StochasticCompression(BaseEstimator):
 
     Parameters
     ----------
-    gamma : float or "auto"
-        Sharpness of the soft neighbourhood. "auto": the best of a few on a held-out part of the training set, scaled
-        to the data.
+    gamma : float, "scale" or "auto"
+        Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start.
+        "auto": the best of a few around it on a held-out part of the training set.
     init : Compressor or None
         Where to start; None: `ClassCentroids` (for histograms, of Euclidean k-means).
     optimizer : {"auto", "lbfgs", "cg", "descent", "adam"}
@@ -70,7 +70,7 @@ class StochasticCompression(BaseEstimator):
 
     def __init__(
         self,
-        gamma: float | Literal["auto"] = "auto",
+        gamma: float | Literal["scale", "auto"] = "auto",
         init: Compressor | None = None,
         optimizer: Literal["auto", "lbfgs", "cg", "descent", "adam"] = "auto",
         max_iter: int = 100,
@@ -128,7 +128,7 @@ class StochasticCompression(BaseEstimator):
                 parts.append((problem(np.setdiff1d(np.arange(len(X)), held_out)), X[held_out], y[held_out]))
         tracker = _Tracker(callback, self.max_iter)
         usual = whole.usual_gamma()
-        gamma = usual if self.gamma == "auto" else float(self.gamma)
+        gamma = usual if isinstance(self.gamma, str) else float(self.gamma)
         steps, trace = self.max_iter, dict[str, Any]()
         if parts:
             gamma, steps, trace = self._choose(parts, gamma, usual, tracker)
@@ -163,8 +163,9 @@ class StochasticCompression(BaseEstimator):
             raise ValueError(f"label_noise is {self.label_noise!r}; give a share of the labels, from 0 to below 1")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing!r}; give a share of the loss, from 0 to below 1")
-        if self.gamma != "auto" and not (np.isfinite(self.gamma) and self.gamma > 0):
-            raise ValueError(f"gamma is {self.gamma!r}; give a positive number, or 'auto'")
+        named = isinstance(self.gamma, str)
+        if self.gamma not in ("scale", "auto") if named else not (np.isfinite(self.gamma) and self.gamma > 0):
+            raise ValueError(f"gamma is {self.gamma!r}; give a positive number, 'scale' or 'auto'")
         return geometry
 
     def start(

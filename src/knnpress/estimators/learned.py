@@ -31,10 +31,10 @@ n_prototypes : int, float or "auto"
     How many prototypes (at least one a class), or what share of the training set. "auto": the smallest of 2, 4, 8, 16
     and 32 % that loses at most one standard error, and one point, to the full set in 5-fold cross-validation; what
     was seen is kept in ``selection_``.
-gamma : float, "auto" or "tune"
-    Sharpness of the soft neighbourhood. "auto": the best of a few on held-out parts of the training set. "tune": as
-    the paper does for SHC, gamma and the learning rate by Bayesian optimisation of the training error (needs the extra
-    ``tune``).
+gamma : float, "scale", "auto" or "tune"
+    Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
+    the best of a few around it on held-out parts of the training set. "tune": as the paper does for SHC, gamma and the
+    learning rate by Bayesian optimisation of the training error (needs the extra ``tune``).
 n_neighbors : int
     Neighbours that vote.
 max_iter : int
@@ -105,7 +105,7 @@ class _LearnedModel(PrototypeModel):
     def __init__(
         self,
         n_prototypes: int | float | Literal["auto"] = 0.02,
-        gamma: float | Literal["auto", "tune"] = "auto",
+        gamma: float | Literal["scale", "auto", "tune"] = "auto",
         n_neighbors: int = 1,
         max_iter: int = 100,
         init: Compressor | None = None,
@@ -371,7 +371,7 @@ class SCC(_LearnedModel):
     def __init__(
         self,
         n_prototypes: int | float | Literal["auto"] = 0.02,
-        gamma: float | Literal["auto", "tune"] = "auto",
+        gamma: float | Literal["scale", "auto", "tune"] = "auto",
         n_neighbors: int = 1,
         max_iter: int = 100,
         init: Compressor | None = None,
@@ -484,7 +484,7 @@ class SHC(_LearnedModel):
         ground_cost: ArrayLike | None = None,
         reg: float | Literal["auto"] = "auto",
         n_prototypes: int | float | Literal["auto"] = 0.02,
-        gamma: float | Literal["auto", "tune"] = "auto",
+        gamma: float | Literal["scale", "auto", "tune"] = "auto",
         n_neighbors: int = 1,
         max_iter: int = 100,
         init: Compressor | None = None,
