@@ -163,8 +163,8 @@ class StochasticCompression(BaseEstimator):
             raise ValueError(f"label_noise is {self.label_noise!r}; give a share of the labels, from 0 to below 1")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing!r}; give a share of the loss, from 0 to below 1")
-        named = isinstance(self.gamma, str)
-        if self.gamma not in ("scale", "auto") if named else not (np.isfinite(self.gamma) and self.gamma > 0):
+        known = self.gamma in ("scale", "auto") if isinstance(self.gamma, str) else 0 < self.gamma < np.inf
+        if not known:
             raise ValueError(f"gamma is {self.gamma!r}; give a positive number, 'scale' or 'auto'")
         return geometry
 
