@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 import stat
 from functools import cache
 from importlib import import_module
@@ -24,6 +23,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from knnpress.exceptions import ModelFileError
+from knnpress.files import replacing
 from knnpress.typing import Array
 
 __all__ = ["load", "save"]
@@ -64,7 +64,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
         header = {_FORMAT: json.dumps(about, allow_nan=False, separators=(",", ":"))}
     except RecursionError:
         raise TypeError(f"cannot save this {type(model).__name__}: one of its values contains itself") from None
-    _replace(Path(path), to_safetensors(writer.tensors, header))
+    with replacing(Path(path)) as file:
+        file.write(to_safetensors(writer.tensors, header))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -322,24 +323,3 @@ def _check(model: Any) -> None:
     gamma = fitted.get("gamma_", 1.0)
     if not isinstance(gamma, (float, int)) or not 0 < gamma < math.inf:
         raise ValueError(f"gamma_ is {gamma!r}, not a positive number")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file in one step."""
-    path = path.resolve()  # through a link, to the file it stands for
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}; make it first")
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is a folder or a device; give the name of a file")
-    temporary = path.parent / f".knnpress-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C, too
-        temporary.unlink(missing_ok=True)
-        raise

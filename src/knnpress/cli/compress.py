@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from knnpress.cli.output import check_output
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
+from knnpress.files import check_output
 
 __all__ = ["run"]
 

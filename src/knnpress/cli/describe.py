@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.cli.output import check_output, notice, print_facts, replacing
+from knnpress.cli.output import notice, print_facts
 from knnpress.cli.pictures import describe, find_pictures, make_descriptor
 from knnpress.descriptors import BagOfWords
+from knnpress.files import check_output, replacing
 
 __all__ = ["run"]
 

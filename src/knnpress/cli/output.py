@@ -1,17 +1,11 @@
-"""What the user sees, and files that are written whole or not at all."""
+"""What the user sees."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import stat
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO
+from collections.abc import Sequence
 
-__all__ = ["check_output", "notice", "print_facts", "print_table", "replacing"]
+__all__ = ["notice", "print_facts", "print_table"]
 
 
 def notice(text: str) -> None:
@@ -55,32 +49,3 @@ def _print_aligned(rows: list[list[str]], right: Sequence[int]) -> None:
 def _printable(text: str) -> str:
     """The text without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-
-
-def check_output(path: Path | None) -> None:
-    """Refuse a file that could not be written: before the work rather than after."""
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}; make it first")
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is a folder or a device; give the name of a file")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes the place of `path` when the block ends well, and vanishes when it does not."""
-    check_output(path)
-    path = path.resolve()  # through a link, to the file it stands for
-    temporary = path.parent / f".knnpress-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-        os.replace(temporary, path)
-    except BaseException:  # Ctrl-C, too
-        temporary.unlink(missing_ok=True)
-        raise

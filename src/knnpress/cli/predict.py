@@ -10,8 +10,9 @@ import sys
 
 import numpy as np
 
-from knnpress.cli.output import check_output, print_facts, print_table, replacing
+from knnpress.cli.output import print_facts, print_table
 from knnpress.cli.queries import open_model, read_queries
+from knnpress.files import check_output, replacing
 
 __all__ = ["run"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from knnpress.cli.output import check_output, print_facts, print_table
+from knnpress.cli.output import print_facts, print_table
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
 from knnpress.compression.tuning import tune
+from knnpress.files import check_output
 
 __all__ = ["run"]
 
