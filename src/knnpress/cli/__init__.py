@@ -121,6 +121,18 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--trials", type=_count, default=20, metavar="N", help="settings to try (default: 20)")
     tune.add_argument("--storage", type=Path, metavar="FILE", help="file that keeps the trials")
 
+    report = _add(
+        commands,
+        "report",
+        "make a page of the results of an experiment",
+        "knnpress report results/ -o report.html",
+        "The page needs nothing else, no network either. PNG, SVG, CSV and Markdown files of its parts are written, too.",
+    )
+    report.add_argument("results", type=Path, metavar="RESULTS", help="folder that knnpress experiment wrote")
+    report.add_argument("-o", "--output", type=Path, required=True, metavar="REPORT.html")
+    report.add_argument("--files", type=Path, metavar="FOLDER", help="of figures and tables (default: REPORT_files)")
+    report.add_argument("--no-images", dest="images", action="store_false", help="show no images of the data")
+
     inspect = _add(commands, "inspect", "show what a model contains", "knnpress inspect model.knnp")
     inspect.add_argument("model", type=Path, metavar="MODEL.knnp")
     return parser

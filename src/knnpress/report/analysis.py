@@ -1,0 +1,190 @@
+"""From records to figures: means over splits, differences on the same splits, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from knnpress.report.looks import OURS, is_full, method_order
+from knnpress.report.records import DataSet, Record, Results
+from knnpress.report.statistics import Comparison, Summary, compare, summarize
+
+__all__ = ["Case", "Cell", "Verdict", "cases_of", "judge", "margin"]
+
+
+class Case:
+    """All runs on one data set in one variant.
+
+    Parameters
+    ----------
+    data : DataSet
+    variant : str
+        Empty for the protocol as the plan has it.
+    records : list of Record
+    """
+
+    def __init__(self, data: DataSet, variant: str, records: list[Record]) -> None:
+        self.data, self.variant = data, variant
+        self.failures = [record for record in records if record.failure is not None]
+        self._runs: dict[tuple[str, float | None], list[Record]] = {}
+        for record in records:
+            if record.failure is None:
+                self._runs.setdefault((record.method, record.ratio), []).append(record)
+        self.methods = method_order(method for method, _ in self._runs)
+        self.ratios = sorted({ratio for _, ratio in self._runs if ratio is not None})
+        self.ours = next((method for method in OURS if method in self.methods), None)
+
+    def records(self, method: str, ratio: float | None) -> list[Record]:
+        """The runs of a method at a size."""
+        return self._runs.get((method, ratio), [])
+
+    def sized(self, method: str) -> bool:
+        """Whether a method has sizes to choose from."""
+        return any(self.records(method, ratio) for ratio in self.ratios)
+
+    def per_split(self, method: str, ratio: float | None, figure: Callable[[Record], float | None]) -> dict[int, float]:
+        """A figure by split; that of several seeds is averaged first."""
+        found: dict[int, list[float]] = {}
+        for record in self.records(method, ratio):
+            value = figure(record)
+            if value is not None:
+                found.setdefault(record.split, []).append(value)
+        return {split: summarize(found[split]).mean for split in sorted(found)}
+
+    def summary(
+        self,
+        method: str,
+        ratio: float | None,
+        figure: Callable[[Record], float | None] = lambda record: record.test_error,
+    ) -> Summary | None:
+        """Mean and deviation of a figure (by default the test error) over splits."""
+        values = list(self.per_split(method, ratio, figure).values())
+        return summarize(values) if values else None
+
+    def compare(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Comparison | None:
+        """The error of one (method, ratio) minus that of another, on the splits that both have."""
+        errors = [self.per_split(*one, lambda record: record.test_error) for one in (first, second)]
+        splits = [split for split in errors[0] if split in errors[1]]
+        if not splits:
+            return None
+        shares = [r.n_test / r.n_train for r in self.records(*first) if r.split in splits and r.n_train]
+        share = summarize(shares).mean if shares else 1.0
+        return compare([errors[0][s] for s in splits], [errors[1][s] for s in splits], share)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Ours at one ratio against the full training set."""
+
+    case: Case
+    ratio: float
+    full: Summary
+    ours: Summary
+    comparison: Comparison
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether the test found ours not worse; without a test it did not."""
+        return self.comparison.worse is False
+
+    @property
+    def within(self) -> bool:
+        """Whether ours loses no more than the margin."""
+        return self.comparison.difference <= margin(self.full) + 1e-12
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How ours fares against the full set, and against others of the same size.
+
+    Attributes
+    ----------
+    cells : list of Cell
+    planned : int
+        Cells that the plan has.
+    rivals : int
+        Comparisons with baselines of the same size.
+    lost : list of (Case, str, float, Comparison)
+        Those in which ours is significantly worse.
+    """
+
+    cells: list[Cell]
+    planned: int
+    rivals: int
+    lost: list[tuple[Case, str, float, Comparison]]
+
+    @property
+    def not_worse(self) -> int:
+        """Cells that are not significantly worse."""
+        return sum(cell.not_worse for cell in self.cells)
+
+    @property
+    def within(self) -> int:
+        """Cells that lose no more than the margin."""
+        return sum(cell.within for cell in self.cells)
+
+    @property
+    def both(self) -> int:
+        """Cells that are neither significantly worse nor beyond the margin."""
+        return sum(cell.not_worse and cell.within for cell in self.cells)
+
+    def sentence(self) -> str:
+        """The verdict in a line."""
+        if not self.cells:
+            return "There is no cell yet that holds both ours and the full training set."
+        n = len(self.cells)
+        names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
+        missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
+        return (
+            f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not significantly worse than the full "
+            f"training set in {self.not_worse} of {n} cells and within 0.5 points of it (1 point where its error is "
+            f"above 10 %) in {self.within}; both hold in {self.both} of {n}{missing}."
+        )
+
+
+def margin(full: Summary) -> float:
+    """How much more error than the full set's is let pass: half a point, or one where that is above 10 %."""
+    return 0.01 if full.mean > 0.1 else 0.005
+
+
+def cases_of(results: Results) -> dict[str, list[Case]]:
+    """The cases of each data set, the plain one first."""
+    found: dict[str, list[Case]] = {}
+    for name, data in results.data.items():
+        mine = [record for record in results.records if record.data == name]
+        variants = dict.fromkeys(record.variant for record in mine)
+        order = sorted(variants, key=lambda variant: variant != "")
+        found[name] = [Case(data, variant, [r for r in mine if r.variant == variant]) for variant in order]
+    return found
+
+
+def cells_of(case: Case) -> list[Cell]:
+    """Ours against the full set, at every ratio that has both."""
+    found = []
+    for ratio in case.ratios if case.ours else ():
+        full, ours = case.summary("full", None), case.summary(str(case.ours), ratio)
+        comparison = case.compare((str(case.ours), ratio), ("full", None))
+        if full is not None and ours is not None and comparison is not None:
+            found.append(Cell(case, ratio, full, ours, comparison))
+    return found
+
+
+def rivals_of(case: Case) -> list[str]:
+    """Other methods that have sizes to choose from."""
+    return [method for method in case.methods if method != case.ours and not is_full(method) and case.sized(method)]
+
+
+def judge(cases: dict[str, list[Case]]) -> Verdict:
+    """Count over the plain case of each data set."""
+    plain = [case for some in cases.values() for case in some if case.variant == ""]
+    rivals, lost = 0, []
+    for case in plain:
+        for method in rivals_of(case) if case.ours else ():
+            for ratio in case.ratios:
+                comparison = case.compare((str(case.ours), ratio), (method, ratio))
+                if comparison is not None and comparison.worse is not None:
+                    rivals += 1
+                    if comparison.worse:
+                        lost.append((case, method, ratio, comparison))
+    planned = sum(len(case.data.ratios) or len(case.ratios) for case in plain)
+    return Verdict([cell for case in plain for cell in cells_of(case)], planned, rivals, lost)

@@ -1,0 +1,146 @@
+"""What there is to see of a data set, with everything that does not fit left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from knnpress.report.pictures import correlation, heat, image, shades
+from knnpress.report.records import Exhibit
+from knnpress.typing import Array
+
+__all__ = ["Gallery", "Map", "Montage", "Suspects", "confusion_of", "gallery_of", "map_of", "montage_of", "suspects_of"]
+
+_MOST_PICTURES = 100
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Learned prototypes, class by class.
+
+    Attributes
+    ----------
+    kind : {"picture", "bars", "correlation"}
+    prototypes : list of array
+        Pixels (h, w[, 3]), or heights (d,) of bars.
+    labels : list of int
+    nearest : list of (array or None)
+        The training image nearest to each.
+    total : int
+        Prototypes that there are; those beyond a hundred are not shown.
+    """
+
+    kind: str
+    prototypes: list[Array]
+    labels: list[int]
+    nearest: list[Array | None]
+    total: int
+
+
+@dataclass(frozen=True)
+class Map:
+    """Training points and prototypes in two dimensions, scaled to the unit square, and the class of each."""
+
+    points: Array
+    labels: Array
+    prototypes: Array
+    prototype_labels: Array
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """Training points whose labels are doubtful: row, label, what ours says, −log p of the label, and the image."""
+
+    rows: list[int]
+    labels: list[int]
+    predicted: list[int]
+    losses: list[float]
+    images: list[Array | None]
+
+
+@dataclass(frozen=True)
+class Montage:
+    """Images of the data set and their classes."""
+
+    images: list[Array]
+    labels: list[int]
+
+
+def gallery_of(exhibit: Exhibit, images: bool) -> Gallery | None:
+    """The learned prototypes, with the nearest training images if `images`."""
+    points, labels = exhibit.get("prototypes", (2, 3)), _labels(exhibit, "prototype_labels")
+    if points is None or labels is None or len(points) != len(labels) or not _numeric(points):
+        return None
+    order = np.argsort(labels, kind="stable")[:_MOST_PICTURES]
+    grid = exhibit.get("grid", (1,))
+    if points.ndim == 3 and points.shape[1] == points.shape[2]:
+        kind, shown = "correlation", [heat(correlation(points[k])) for k in order]
+    elif points.ndim == 2 and grid is not None and len(grid) == 2 and int(np.prod(grid)) == points.shape[1]:
+        kind, shown = "picture", [shades(points[k].reshape(int(grid[0]), int(grid[1]))) for k in order]
+    elif points.ndim == 2:
+        kind, shown = "bars", [points[k] for k in order]
+    else:
+        return None
+    nearest = exhibit.get("nearest_images", (3, 4)) if images else None
+    if nearest is None or len(nearest) != len(points):
+        beside: list[Array | None] = [None] * len(order)
+    else:
+        beside = [image(nearest[k]) for k in order]
+    return Gallery(kind, shown, labels[order].tolist(), beside, len(points))
+
+
+def map_of(exhibit: Exhibit) -> Map | None:
+    """The map of the training set, y upwards."""
+    points, labels = exhibit.get("map_train", (2,)), _labels(exhibit, "map_labels")
+    if points is None or labels is None or points.shape != (len(labels), 2) or not _numeric(points):
+        return None
+    prototypes, theirs = exhibit.get("map_prototypes", (2,)), _labels(exhibit, "map_prototype_labels")
+    if prototypes is None or theirs is None or prototypes.shape != (len(theirs), 2) or not _numeric(prototypes):
+        prototypes, theirs = np.empty((0, 2)), np.empty(0, int)
+    both = np.vstack([points, prototypes]).astype(float)
+    low, span = both.min(axis=0), np.ptp(both, axis=0)
+    unit = (both - low) / np.where(span > 0, span, 1.0)
+    return Map(unit[: len(points)], labels, unit[len(points) :], theirs)
+
+
+def confusion_of(exhibit: Exhibit) -> Array | None:
+    """How often each class (rows) was taken for each (columns), (C, C)."""
+    matrix = exhibit.get("confusion", (2,))
+    if matrix is None or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "iu" or (matrix < 0).any():
+        return None
+    return matrix
+
+
+def suspects_of(exhibit: Exhibit, images: bool) -> Suspects | None:
+    """Training points that look mislabelled, the most doubtful first, with their images if `images`."""
+    rows, labels, predicted = (_labels(exhibit, f"suspects_{name}") for name in ("row", "label", "predicted"))
+    losses = exhibit.get("suspects_loss", (1,))
+    if rows is None or labels is None or predicted is None or losses is None or losses.dtype.kind not in "fiu":
+        return None
+    if not len(rows) == len(labels) == len(predicted) == len(losses):
+        return None
+    pictures = exhibit.get("suspects_images", (3, 4)) if images else None
+    fitting = pictures is not None and len(pictures) == len(rows)
+    shown = [image(pictures[k]) if fitting and pictures is not None else None for k in range(len(rows))]
+    return Suspects(rows.tolist(), labels.tolist(), predicted.tolist(), losses.tolist(), shown)
+
+
+def montage_of(exhibit: Exhibit, images: bool) -> Montage | None:
+    """Images of the data set, class by class."""
+    pictures, labels = exhibit.get("montage", (3, 4)), _labels(exhibit, "montage_labels")
+    if not images or pictures is None or labels is None or len(pictures) != len(labels):
+        return None
+    order = np.argsort(labels, kind="stable")[:_MOST_PICTURES]
+    shown = [(image(pictures[k]), int(labels[k])) for k in order]
+    whole = [(picture, label) for picture, label in shown if picture is not None]
+    return Montage([picture for picture, _ in whole], [label for _, label in whole]) if whole else None
+
+
+def _labels(exhibit: Exhibit, name: str) -> Array | None:
+    array = exhibit.get(name, (1,))
+    return array if array is not None and array.dtype.kind in "iu" else None
+
+
+def _numeric(array: Array) -> bool:
+    return array.dtype.kind in "fiu" and bool(np.isfinite(array).all())

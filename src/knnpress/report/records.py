@@ -1,0 +1,240 @@
+"""Read a results folder: the plan, the records of finished runs, and what there is to show of each data set."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnpress.typing import Array
+
+__all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
+
+_BROKEN = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, MemoryError)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run. Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own."""
+
+    data: str
+    variant: str
+    split: int
+    method: str
+    ratio: float | None
+    n_train: int
+    n_test: int
+    n_prototypes: int | None
+    test_error: float | None
+    train_error: float | None
+    train_seconds: float | None
+    train_cpu_seconds: float | None
+    query_seconds: float | None
+    full_query_seconds: float | None
+    distance_seconds: float | None
+    full_distance_seconds: float | None
+    params: dict[str, Any]
+    versions: dict[str, Any]
+    machine: dict[str, Any]
+    finished: str
+    failure: str | None
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What the plan says of a data set."""
+
+    name: str
+    title: str = ""
+    kind: str = ""
+    protocol: str = ""
+    features: str = ""
+    citation: str = ""
+    geometry: str = ""
+    n: int | None = None
+    dims: int | None = None
+    n_classes: int | None = None
+    class_names: tuple[str, ...] = ()
+    ratios: tuple[float, ...] = ()
+
+    def class_name(self, label: int) -> str:
+        """The name of a class, or its number."""
+        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """Arrays to show of one data set, and how they came about."""
+
+    arrays: dict[str, Array] = field(default_factory=dict)
+    method: str = ""
+    ratio: float | None = None
+    map: str = ""
+
+    def get(self, name: str, ndim: tuple[int, ...]) -> Array | None:
+        """An array that is there, is not empty and has so many dimensions; None otherwise."""
+        array = self.arrays.get(name)
+        return array if array is not None and array.ndim in ndim and array.size else None
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that a results folder holds; `notices` says what could not be read."""
+
+    name: str
+    title: str
+    data: dict[str, DataSet]
+    records: list[Record]
+    exhibits: dict[str, Exhibit]
+    notices: list[str]
+
+
+def read_results(folder: Path) -> Results:
+    """Read what ``knnpress experiment`` wrote.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    ValueError
+        Where there is no plan, or not a single record.
+    """
+    plan = _read_plan(folder)
+    notices: list[str] = []
+    records = list(_read_records(folder / "records.jsonl", plan.get("fingerprint"), notices))
+    if not records:
+        raise ValueError(f"{folder} holds no finished run yet; let knnpress experiment finish at least one")
+    about = plan.get("data")
+    about = about if isinstance(about, dict) else {}
+    used = {record.data for record in records}
+    names = [*(name for name in about if name in used), *sorted(used - set(about))]
+    data = {name: _data_set(name, about.get(name)) for name in names}
+    exhibits = {name: _read_exhibit(folder / "exhibits", name, notices) for name in data}
+    title = _text(plan.get("title")) or _text(plan.get("name")) or "Results"
+    return Results(_text(plan.get("name")), title, data, records, exhibits, notices)
+
+
+def _read_plan(folder: Path) -> dict[str, Any]:
+    path = folder / "plan.json"
+    if not path.is_file():
+        raise ValueError(f"{folder} has no plan.json; give a folder that knnpress experiment wrote")
+    try:
+        plan = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error})") from error
+    if not isinstance(plan, dict):
+        raise ValueError(f"{path} holds no plan")
+    return plan
+
+
+def _read_records(path: Path, fingerprint: object, notices: list[str]) -> Iterator[Record]:
+    """The records of the plan, the last of each id, in the order of the file."""
+    lines = path.read_bytes().split(b"\n") if path.is_file() else []
+    found: dict[str, Record] = {}
+    strange: list[int] = []
+    others = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+            record = _record(raw)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            strange.append(number)
+            continue
+        if fingerprint is not None and raw.get("plan") != fingerprint:
+            others += 1
+            continue
+        found[str(raw.get("id", number))] = record
+    if strange:
+        shown = ", ".join(map(str, strange[:5])) + (", …" if len(strange) > 5 else "")
+        notices.append(f"{path.name}: left out {len(strange)} broken line{'s' * (len(strange) > 1)} ({shown})")
+    if others:
+        notices.append(f"{path.name}: left out {others} record{'s' * (others > 1)} of another plan")
+    yield from found.values()
+
+
+def _record(raw: dict[str, Any]) -> Record:
+    failure = raw.get("failure")
+    error = _number(raw.get("test_error"))
+    if failure is None and (error is None or not 0 <= error <= 1):
+        raise ValueError("no test error")
+    ratio = raw.get("ratio")
+    return Record(
+        data=str(raw["data"]),
+        variant=_text(raw.get("variant")),
+        split=int(raw["split"]),
+        method=str(raw["method"]),
+        ratio=None if ratio is None else float(ratio),
+        n_train=int(raw.get("n_train") or 0),
+        n_test=int(raw.get("n_test") or 0),
+        n_prototypes=None if raw.get("n_prototypes") is None else int(raw["n_prototypes"]),
+        test_error=None if failure is not None else error,
+        **{
+            name: _number(raw.get(name))
+            for name in (
+                *("train_error", "train_seconds", "train_cpu_seconds", "query_seconds", "full_query_seconds"),
+                *("distance_seconds", "full_distance_seconds"),
+            )
+        },
+        params=_mapping(raw.get("params")),
+        versions=_mapping(raw.get("versions")),
+        machine=_mapping(raw.get("machine")),
+        finished=_text(raw.get("finished")),
+        failure=None if failure is None else str(failure),
+    )
+
+
+def _data_set(name: str, about: object) -> DataSet:
+    raw = _mapping(about)
+    text = {key: _text(raw.get(key)) for key in ("title", "kind", "protocol", "features", "citation", "geometry")}
+    count = {key: raw[key] if isinstance(raw.get(key), int) else None for key in ("n", "dims", "n_classes")}
+    known: dict[str, Any] = {**text, **count, "title": text["title"] or name}
+    ratios = tuple(float(ratio) for ratio in _items(raw.get("ratios")) if isinstance(ratio, (int, float)))
+    return DataSet(name, **known, class_names=tuple(map(str, _items(raw.get("class_names")))), ratios=ratios)
+
+
+def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
+    if name != Path(name).name:  # a name is no path
+        return Exhibit()
+    path, about = folder / f"{name}.npz", folder / f"{name}.json"
+    arrays: dict[str, Array] = {}
+    if path.is_file():
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+        except _BROKEN as error:
+            notices.append(f"exhibits/{path.name} cannot be read ({type(error).__name__}), so its pictures are missing")
+            arrays = {}
+    try:
+        facts = _mapping(json.loads(about.read_bytes())) if about.is_file() else {}
+    except ValueError:
+        notices.append(f"exhibits/{about.name} is no JSON and was left out")
+        facts = {}
+    return Exhibit(arrays, _text(facts.get("method")), _number(facts.get("ratio")), _text(facts.get("map")))
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
