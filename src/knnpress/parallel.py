@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -17,8 +17,9 @@ import joblib
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["BLOCK_BYTES", "map_blocks", "resolve_n_jobs", "row_blocks"]
+__all__ = ["BLOCK_BYTES", "map_blocks", "map_tasks", "resolve_n_jobs", "row_blocks"]
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: A block of distances never takes more than this.
@@ -88,6 +89,18 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
         if workers <= 1:
             return [function(block) for block in blocks]
         return _share_out(function, blocks, workers)
+
+
+def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int = 1) -> Iterator[Result]:
+    """Yield ``function(item)`` for every item, as they come, by processes of joblib's current backend.
+
+    One at a time, here, where `n_jobs` is 1; each may then use threads of its own.
+    """
+    if n_jobs == 1:
+        yield from map(function, items)
+        return
+    pool = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+    yield from pool(joblib.delayed(function)(item) for item in items)
 
 
 def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from knnpress.typing import Callback
 
@@ -40,7 +41,8 @@ def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=None, facts="")
 
-        def follow(step: int, total: int | None, facts: dict[str, float]) -> None:
-            bar.update(task, completed=step, total=total, facts="  ".join(f"{k} {v:.4g}" for k, v in facts.items()))
+        def follow(step: int, total: int | None, facts: dict[str, Any]) -> None:
+            told = "  ".join(v if isinstance(v, str) else f"{k} {v:.4g}" for k, v in facts.items())
+            bar.update(task, completed=step, total=total, facts=told)
 
         yield follow

@@ -121,6 +121,23 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--trials", type=_count, default=20, metavar="N", help="settings to try (default: 20)")
     tune.add_argument("--storage", type=Path, metavar="FILE", help="file that keeps the trials")
 
+    experiment = _add(
+        commands,
+        "experiment",
+        "compare methods, sizes and data as a plan says",
+        "knnpress experiment digits -o results/",
+        "PLAN is a .toml file, or the name of a plan that ships with knnpress: demo, digits, eth80, coil20, mpeg7, "
+        "kylberg, scene15, kth, fpha, or paper for all of the paper's. The same command goes on where it was stopped.",
+    )
+    experiment.add_argument("plan", metavar="PLAN")
+    experiment.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="of the records")
+    experiment.add_argument(
+        "--data-dir", type=Path, metavar="FOLDER", help="local copies of research data (default: KNNPRESS_DATA)"
+    )
+    experiment.add_argument(
+        "--jobs", type=_threads, metavar="N", help="runs at a time (default: 1, each on all cores, to time them)"
+    )
+
     report = _add(
         commands,
         "report",

@@ -1,0 +1,214 @@
+"""One run: fit, test, time, and write down what is needed to repeat it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from knnpress import _core
+from knnpress.compression.tuning import tune
+from knnpress.estimators import PrototypeClassifier
+from knnpress.estimators.checks import resolve_n_prototypes
+from knnpress.experiments.methods import METHODS, Setting
+from knnpress.experiments.plan import Cell, Study
+from knnpress.experiments.tasks import Task
+from knnpress.typing import Array
+
+__all__ = ["TUNED", "measure", "tune_method"]
+
+#: Methods whose sharpness is tuned once a data set, and by which error
+TUNED = {"SCC": "held-out", "SHC": "held-out", "SCC paper": "held-out", "SHC paper": "training"}
+
+_TUNING_ROWS, _TRIALS = 800, 12
+_RANGE = 3.0  # of gamma, up and down from the usual one
+_PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
+_COMPRESSED_QUERIES, _FULL_QUERIES = 1024, {3: 256, 2: 48}  # by the number of axes of X
+
+
+def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple[dict[str, Any], Any]:
+    """The record of one run, and the fitted classifier (None where it failed)."""
+    method = METHODS[cell.method]
+    record: dict[str, Any] = {
+        "id": cell.id,
+        "data": cell.study.data,
+        "variant": cell.study.variant,
+        "split": cell.split,
+        "method": cell.method,
+        "ratio": cell.ratio,
+        "seed": seed,
+        "n_train": len(task.y),
+        "versions": _versions(),
+        "machine": _machine(),
+    }
+    setting = _setting(cell, task, tuned, seed)
+    record["params"] = setting.params
+    queries = np.arange(len(task.y_test))
+    if method.most_queries is not None:
+        queries = np.random.default_rng(seed).permutation(queries)[: method.most_queries]
+    X_test, y_test = task.X_test[queries], task.y_test[queries]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            wall, cpu = time.perf_counter(), time.process_time()
+            classifier = method.build(setting).fit(task.X, task.y)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            start = time.perf_counter()
+            error = float(np.mean(classifier.predict(X_test) != y_test))
+            predicting = (time.perf_counter() - start) / len(y_test)
+            record |= {
+                "n_test": len(y_test),
+                "n_prototypes": _size(classifier, cell.method),
+                "test_error": error,
+                "train_error": _train_error(classifier, cell.method, task),
+                "train_seconds": wall,
+                "train_cpu_seconds": cpu,
+                "query_seconds": predicting,
+            }
+            if cell.method in cell.study.once:
+                reference = PrototypeClassifier(task.geometry).fit(task.X, task.y)
+                start = time.perf_counter()
+                record["reference_error"] = float(np.mean(reference.predict(X_test) != y_test))
+                record["full_query_seconds"] = (time.perf_counter() - start) / len(y_test)
+            elif isinstance(classifier, PrototypeClassifier) or hasattr(classifier, "gamma_"):
+                record |= _query_times(classifier, task)
+    except (ImportError, ValueError, ArithmeticError) as error_:
+        record["failure"] = f"{type(error_).__name__}: {error_}"
+        classifier = None
+    record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    return record, classifier
+
+
+def tune_method(study: Study, method: str, task: Task, seed: int) -> dict[str, float]:
+    """Settings of a learned method for a data set, by Bayesian optimisation on part of its first training set.
+
+    The sharpness is returned relative to the usual one, which adapts to the number of prototypes. It stays the usual
+    one unless the held-out error speaks for another by more than its standard error.
+    """
+    rows = np.arange(len(task.y))
+    if len(rows) > _TUNING_ROWS:
+        rows = next(StratifiedShuffleSplit(1, train_size=_TUNING_ROWS, random_state=seed).split(rows, task.y))[0]
+    X, y = task.X[rows], task.y[rows]
+    small = replace(task, X=X, y=y)
+    cell = Cell(study, 0, method, min(study.ratios))
+    setting = _setting(cell, small, {}, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        usual = _usual_gamma(setting, method, small)
+        estimator = METHODS[method].build(setting)
+        space: dict[str, Any] = {"gamma": (usual / _RANGE, usual * _RANGE, "log")}
+        if estimator.optimizer == "descent":
+            space["learning_rate"] = (0.1, 10.0, "log")
+        how: dict[str, Any] = {"criterion": TUNED[method], "n_splits": 1, "random_state": seed}
+        found = tune(estimator, X, y, space=space, n_trials=_TRIALS, **how)
+        plain = tune(estimator, X, y, space={"gamma": [usual]}, n_trials=1, **how).best_score
+    held_out = 0.25 * len(y)
+    doubt = np.sqrt(plain * (1 - plain) / held_out) if TUNED[method] == "held-out" else 0.0
+    if found.best_score - plain <= doubt:
+        return {"sharpness": 1.0}
+    best = dict(found.best_params)
+    return {"sharpness": (best.pop("gamma") / usual) ** 2, **best}
+
+
+def _setting(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> Setting:
+    """What the method of a cell runs on, its parameters included."""
+    params = dict(cell.study.settings.get(cell.method, {}))
+    m = None
+    if cell.ratio is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a share is raised to one a class
+            m = resolve_n_prototypes(cell.ratio, len(task.y), len(np.unique(task.y)))
+    setting = Setting(task.geometry, task.ground_cost, task.reg, m, seed, params)
+    if cell.method in TUNED:
+        params.setdefault("gamma", "scale")
+        params |= {name: value for name, value in tuned.items() if name != "sharpness"}
+        if tuned.get("sharpness", 1.0) != 1.0:
+            params["gamma"] = _usual_gamma(setting, cell.method, task) * float(np.sqrt(tuned["sharpness"]))
+    return setting
+
+
+def _usual_gamma(setting: Setting, method: str, task: Task) -> float:
+    """The sharpness that ``gamma="scale"`` gives at this size."""
+    estimator = METHODS[method].build(setting).set_params(gamma="scale", max_iter=0, early_stopping=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return float(estimator.fit(task.X, task.y).gamma_)
+
+
+def _size(classifier: Any, method: str) -> int | None:
+    if method == "MDM":
+        return len(classifier.classes_)
+    prototypes = getattr(classifier, "prototypes_", None)
+    return None if prototypes is None else len(prototypes)
+
+
+def _train_error(classifier: Any, method: str, task: Task) -> float | None:
+    """None for full sets, whose points are their own neighbours."""
+    return None if method.startswith("full") else float(np.mean(classifier.predict(task.X) != task.y))
+
+
+def _query_times(classifier: Any, task: Task) -> dict[str, float]:
+    """Seconds a query on one thread, by the prototypes and by the full set, one after the other."""
+    full = PrototypeClassifier(task.geometry, n_jobs=1).fit(task.X, task.y)
+    few = _queries(task.X_test, _FULL_QUERIES[task.X.ndim])
+    many = _queries(task.X_test, _COMPRESSED_QUERIES)
+    geometry, n_jobs = task.geometry, classifier.n_jobs
+    classifier.set_params(n_jobs=1)
+    try:
+        short = geometry.distances_to(classifier.prototypes_)
+        long = geometry.distances_to(full.prototypes_)
+        return {
+            "query_seconds": _best(lambda: classifier.predict(many)) / len(many),
+            "full_query_seconds": _best(lambda: full.predict(few), 1) / len(few),
+            "distance_seconds": _best(lambda: short(many)) / len(many),
+            "full_distance_seconds": _best(lambda: long(few), 1) / len(few),
+        }
+    finally:
+        classifier.set_params(n_jobs=n_jobs)
+
+
+def _queries(X: Array, count: int) -> Array:
+    """So many rows of X, repeated where there are fewer."""
+    return X[np.arange(count) % len(X)]
+
+
+def _best(function: Callable[[], Any], repeats: int = 3) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    names = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": names[0] if names else platform.machine(), "cores": cores, "kernels": _core.target()}
+
+
+def _cpuinfo() -> list[str]:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

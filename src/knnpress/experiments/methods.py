@@ -1,0 +1,88 @@
+"""The methods of the paper and of today, by the names that plans and records use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from knnpress import compression
+from knnpress.estimators import SCC, SHC, PrototypeClassifier
+from knnpress.experiments import peers
+from knnpress.geometries import AIRM, EMD, Geometry, LogEuclidean
+from knnpress.typing import Array
+
+__all__ = ["CONDENSING", "METHODS", "OURS", "Method", "Setting"]
+
+#: Methods that learn prototypes by our own settings
+OURS = ("SCC", "SHC")
+#: Methods that stop by themselves
+CONDENSING = ("Condensed", "Reduced", "FastCondensed")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a method is to run on: the geometry of the points, how many prototypes, and the seed."""
+
+    geometry: Geometry
+    ground_cost: Array | None
+    reg: float | None
+    n_prototypes: int | None
+    seed: int
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to make a classifier, whether it has a size that can be asked for, and one that it has by itself."""
+
+    build: Callable[[Setting], Any]
+    sized: bool = False
+    alone: bool = True
+    most_queries: int | None = None  # beyond which it would take too long
+
+
+def _full(geometry: Callable[[Setting], Geometry]) -> Callable[[Setting], Any]:
+    return lambda setting: PrototypeClassifier(geometry(setting))
+
+
+def _compressed(name: str, **usual: Any) -> Callable[[Setting], Any]:
+    def build(setting: Setting) -> Any:
+        compressor = getattr(compression, name)(**{**usual, **setting.params})
+        return PrototypeClassifier(
+            setting.geometry, compressor, n_prototypes=setting.n_prototypes, random_state=setting.seed
+        )
+
+    return build
+
+
+def _learned(make: Callable[..., Any], histograms: bool) -> Callable[[Setting], Any]:
+    def build(setting: Setting) -> Any:
+        cost = {"ground_cost": setting.ground_cost, "reg": setting.reg} if histograms else {}
+        return make(n_prototypes=setting.n_prototypes, random_state=setting.seed, **cost, **setting.params)
+
+    return build
+
+
+METHODS: dict[str, Method] = {
+    "full": Method(_full(lambda setting: setting.geometry)),
+    "full AIRM": Method(_full(lambda setting: AIRM()), most_queries=300),
+    "full LogEuclidean": Method(_full(lambda setting: LogEuclidean())),
+    "full EMD": Method(_full(lambda setting: EMD(setting.ground_cost)), most_queries=150),
+    "full Euclidean": Method(lambda setting: peers.NearestBy("euclidean")),
+    "full L1": Method(lambda setting: peers.NearestBy("manhattan")),
+    "full chi-square": Method(lambda setting: peers.NearestBy("chi-square")),
+    "Subsample": Method(_compressed("Subsample"), sized=True, alone=False),
+    "ClassCentroids": Method(_compressed("ClassCentroids"), sized=True, alone=False),
+    "Condensed": Method(_compressed("Condensed"), sized=True),
+    "Reduced": Method(_compressed("Reduced"), sized=True),
+    "FastCondensed": Method(_compressed("FastCondensed"), sized=True),
+    "RandomMutation": Method(_compressed("RandomMutation", n_mutations=1000), sized=True, alone=False),
+    "SCC": Method(_learned(SCC, False), sized=True, alone=False),
+    "SCC paper": Method(_learned(SCC.paper, False), sized=True, alone=False),
+    "SHC": Method(_learned(SHC, True), sized=True, alone=False),
+    "SHC paper": Method(_learned(SHC.paper, True), sized=True, alone=False),
+    "MDM": Method(lambda setting: peers.mdm()),
+    "tangent space + LR": Method(lambda setting: peers.tangent_space(setting.seed)),
+    "SPDNet": Method(lambda setting: peers.SPDNet(random_state=setting.seed, **setting.params)),
+}

@@ -1,0 +1,187 @@
+"""Working off a plan: describe, tune, run what is not yet recorded, cheapest first."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnpress.experiments.exhibits import write_exhibit
+from knnpress.experiments.measure import TUNED, measure, tune_method
+from knnpress.experiments.methods import CONDENSING
+from knnpress.experiments.plan import Cell, Plan, ours
+from knnpress.experiments.records import Recorder
+from knnpress.experiments.tasks import Task, Tasks
+from knnpress.files import replacing
+from knnpress.parallel import map_tasks
+from knnpress.typing import Callback
+
+__all__ = ["run_plan"]
+
+_CALIBRATION = 32  # points a side, to time a pair
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a worker needs for one run; all of it is plain data."""
+
+    cell: Cell
+    tuned: dict[str, float]
+    seed: int
+    folder: str
+    data_dir: str | None
+
+
+def run_plan(
+    plan: Plan,
+    folder: str | os.PathLike[str],
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    n_jobs: int = 1,
+    callback: Callback | None = None,
+    tell: Callable[[str], Any] | None = None,
+) -> Path:
+    """Run all of a plan that its folder has no record of, and return the file of records.
+
+    Parameters
+    ----------
+    plan : Plan
+    folder : path
+        Made where it is not there. Holds ``records.jsonl``, ``plan.json``, what the report shows (``exhibits``) and
+        described points (``cache``, which may be deleted). Records of another plan are refused.
+    data_dir : path or None
+        Where local copies of research data sets are; None: as KNNPRESS_DATA says.
+    n_jobs : int
+        Runs at a time, by processes of joblib's backend. 1: one after another, each on all cores, which is how to
+        measure training times.
+    callback : callable or None
+        Called after each run with the numbers of runs done and in all, and the facts "now" (what has finished, with its
+        error) and "left" (time left).
+    tell : callable or None
+        Given a sentence before each stage: what is being described, and how long all will take.
+    """
+    recorder = Recorder(Path(folder), plan)
+    say = tell or (lambda sentence: None)
+    where = None if data_dir is None else os.fspath(data_dir)
+    tasks = Tasks(recorder.folder / "cache", where, plan.seed)
+    done = recorder.done()
+    seconds = _describe(plan, tasks, recorder, say)
+    costs = {cell.id: seconds[cell.study.name](cell) for cell in plan.cells()}
+    waiting = [cell for cell in plan.cells() if cell.id not in done]
+    total = sum(costs[cell.id] for cell in waiting) / n_jobs
+    say(f"{len(waiting)} of {len(costs)} runs to do; about {_span(total)} on this machine, and tuning before")
+    tuned = _tune(plan, tasks, recorder, say)
+    # neighbours in cost and data: the cheap ones first, and points are seldom read twice
+    waiting.sort(key=lambda cell: (round(np.log2(costs[cell.id])), cell.study.name, cell.split, costs[cell.id]))
+    jobs = [
+        _Job(cell, tuned.get((cell.study.data, cell.method), {}), plan.seed, str(recorder.folder), where)
+        for cell in waiting
+    ]
+    start, spent = time.monotonic(), 0.0
+    for count, record in enumerate(map_tasks(_run, jobs, n_jobs), 1):
+        recorder.append(record)
+        spent += costs[record["id"]]
+        slower = (time.monotonic() - start + 0.1 * total) / (spent / n_jobs + 0.1 * total)  # than guessed
+        left = (total - spent / n_jobs) * slower
+        error = f"error {100 * record['test_error']:.2f} %" if "test_error" in record else record["failure"]
+        facts: dict[str, Any] = {"now": f"{record['id']}: {error}", "left": f"{_span(left)} left"}
+        if callback is not None and callback(len(done) + count, len(costs), facts):
+            break
+    return recorder.path
+
+
+@lru_cache(maxsize=1)
+def _tasks(folder: str, data_dir: str | None, seed: int) -> Tasks:
+    """One a process, so that points read once serve several runs."""
+    return Tasks(Path(folder) / "cache", data_dir, seed)
+
+
+def _run(job: _Job) -> dict[str, Any]:
+    cell = job.cell
+    tasks = _tasks(job.folder, job.data_dir, job.seed)
+    task = tasks.task(cell.study, cell.split)
+    record, classifier = measure(cell, task, job.tuned, job.seed)
+    first = cell.split == 0 and not cell.study.variant and cell.ratio == min(cell.study.ratios)
+    if classifier is not None and first and cell.method == ours(cell.study):
+        write_exhibit(Path(job.folder) / "exhibits", cell, task, classifier, tasks)
+    return record
+
+
+def _describe(
+    plan: Plan, tasks: Tasks, recorder: Recorder, say: Callable[[str], Any]
+) -> dict[str, Callable[[Cell], float]]:
+    """Make the points of every study's first split, write plan.json, and return the costs of runs in seconds."""
+    seconds: dict[str, Callable[[Cell], float]] = {}
+    facts: dict[str, Any] = {}
+    for study in plan.studies:
+        say(f"describing {study.name}")
+        task = tasks.task(study, 0)
+        seconds[study.name] = partial(_cost, pair=_pair_seconds(task), n=len(task.y), n_test=len(task.y_test))
+        if study.data not in facts:
+            facts[study.data] = tasks.facts(study)
+    about = {"name": plan.name, "fingerprint": plan.fingerprint, "title": plan.title, "data": facts}
+    with replacing(recorder.folder / "plan.json") as out:
+        out.write(json.dumps(about, indent=1).encode())
+    return seconds
+
+
+def _pair_seconds(task: Task) -> float:
+    """Time of one distance on all cores."""
+    X, Z = task.X_test[:_CALIBRATION], task.X[:_CALIBRATION]
+    task.geometry.pairwise(X[:2], Z[:2])
+    start = time.perf_counter()
+    task.geometry.pairwise(X, Z)
+    return (time.perf_counter() - start) / (len(X) * len(Z))
+
+
+def _cost(cell: Cell, pair: float, n: int, n_test: int) -> float:
+    """A rough guess at the seconds of a run, by the number of distances and derivatives it takes."""
+    m = n * (cell.ratio or 0.15)
+    pairs = {
+        "full": n * n_test,
+        "full AIRM": 300 * n * 60,
+        "full EMD": 150 * n * 5,
+        "Subsample": m * n_test,
+        "RandomMutation": 1000 * n,
+        "SCC": 220 * 5 * n * m,
+        "SCC paper": 250 * 5 * n * m,
+        "SHC": 220 * n * m,  # distances are warm
+        "SHC paper": 100 * n * m,
+    }
+    fixed = {"tangent space + LR": 20.0, "MDM": 3.0, "SPDNet": 300.0}
+    condensing = dict.fromkeys(CONDENSING, 4 * n * m)
+    return 0.2 + fixed.get(cell.method, pair * {**pairs, **condensing}.get(cell.method, n * n_test))
+
+
+def _tune(
+    plan: Plan, tasks: Tasks, recorder: Recorder, say: Callable[[str], Any]
+) -> dict[tuple[str, str], dict[str, float]]:
+    """Settings of the learned methods of each data set, found once and kept among the records."""
+    known = {record["id"]: record["params"] for record in recorder.read() if record.get("kind") == "tuning"}
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for study in plan.studies:
+        for method in study.methods:
+            if method not in TUNED or (study.data, method) in found or "gamma" in study.settings.get(method, {}):
+                continue
+            name = f"{study.data} / tuning / {method}"
+            if name not in known:
+                say(f"tuning {method} on {study.data}")
+                known[name] = tune_method(study, method, tasks.task(study, 0), plan.seed)
+                about = {"kind": "tuning", "data": study.data, "variant": study.variant, "method": method}
+                recorder.append({"id": name, **about, "params": known[name]})
+            found[study.data, method] = known[name]
+    return found
+
+
+def _span(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

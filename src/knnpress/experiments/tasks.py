@@ -1,0 +1,284 @@
+"""From a study to training and test points: read, describe, divide."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from knnpress import datasets, descriptors
+from knnpress.datasets import Dataset, ImageDataset
+from knnpress.experiments.plan import Study
+from knnpress.files import replacing
+from knnpress.geometries import JBLD, Geometry, Sinkhorn
+from knnpress.typing import Array, Indices
+
+__all__ = ["Task", "Tasks"]
+
+_READERS: dict[str, Callable[..., Any]] = {
+    "digits-covariances": datasets.load_digits_covariances,
+    "digits-histograms": datasets.load_digits_histograms,
+    "eth80": datasets.load_eth80,
+    "coil20": datasets.load_coil20,
+    "mpeg7": datasets.load_mpeg7,
+    "kylberg": datasets.load_kylberg,
+    "scene15": datasets.load_scene15,
+    "kth": datasets.load_kth_tips2b,
+    "fpha": datasets.load_fpha,
+}
+_LEARNING = ("BagOfWords", "SPDProjection")  # descriptors that may see the training part alone
+
+
+@dataclass(frozen=True)
+class Task:
+    """Points to train on and to test on, with the rows of the data set that they come from."""
+
+    X: Array
+    y: Indices
+    X_test: Array
+    y_test: Indices
+    rows: Indices
+    test_rows: Indices
+    ground_cost: Array | None
+    reg: float | None  # of Sinkhorn's distance
+
+    @property
+    def geometry(self) -> Geometry:
+        """JBLD for matrices, Sinkhorn's divergence for histograms."""
+        return JBLD() if self.reg is None else Sinkhorn(self.ground_cost, self.reg)
+
+
+class Tasks:
+    """The tasks of studies; what is described once is kept in a folder.
+
+    Parameters
+    ----------
+    cache : path
+    data_dir : str or None
+        Where local copies of the research data sets are; None: as the environment variable KNNPRESS_DATA says.
+    seed : int
+    """
+
+    def __init__(self, cache: Path, data_dir: str | None, seed: int) -> None:
+        self.cache, self.data_dir, self.seed = cache, data_dir, seed
+        self.source = lru_cache(maxsize=1)(self._source)
+        self._last: tuple[str, dict[str, Array]] | None = None
+
+    def task(self, study: Study, split: int) -> Task:
+        """Training and test points of one split, with wrong labels where the study wants some."""
+        key = _hash([study.source, study.subset, study.descriptor, study.splits, study.n_splits, split, self.seed])
+        if self._last is None or self._last[0] != key:
+            self._last = (key, self._kept(f"split-{key}", lambda: self._divided(study, split)))
+        arrays = self._last[1]
+        y = arrays["y"]
+        if study.label_noise:
+            y = _with_noise(y, study.label_noise, np.random.default_rng([self.seed, split]))
+        cost = arrays.get("ground_cost")
+        reg = None if cost is None else study.reg * float(np.median(cost[cost > 0]))
+        names = ("X", "X_test", "y_test", "rows", "test_rows")
+        return Task(y=y, ground_cost=cost, reg=reg, **{name: arrays[name] for name in names})
+
+    def facts(self, study: Study) -> dict[str, Any]:
+        """What a reader should know of the data."""
+        data, task = self.source(study.source, study.subset), self.task(study, 0)
+        return {
+            "title": study.title,
+            "kind": "covariance" if task.X.ndim == 3 else "histogram",
+            "geometry": "jbld" if task.X.ndim == 3 else "sinkhorn",
+            "protocol": _protocol(study, task),
+            "features": study.features,
+            "citation": data.citation,
+            "n": len(data.y),
+            "dims": task.X.shape[1],
+            "n_classes": len(data.class_names),
+            "class_names": list(data.class_names),
+            "ratios": list(study.ratios),
+        }
+
+    def pictures(self, study: Study, rows: Indices) -> Sequence[Any]:
+        """The images that the points come from, where they come from images."""
+        data = self.source(study.source, study.subset)
+        if isinstance(data, ImageDataset):
+            return list(_chosen(data.images, rows))
+        if study.source.startswith("digits"):
+            from sklearn.datasets import load_digits
+
+            images = load_digits().images / 16.0
+            kept = _subset(data_rows(len(images)), load_digits().target, study.subset, self.seed)
+            return [images[kept[row]] for row in rows]
+        return []
+
+    def _source(self, source: str, subset: int | None) -> Dataset | ImageDataset:
+        if source in _READERS:
+            data = _READERS[source]() if source.startswith("digits") else _READERS[source](self.data_dir)
+        elif Path(source).is_dir():
+            data = datasets.load_image_folder(source)
+        elif Path(source).exists():
+            data = datasets.load_points(source)
+        else:
+            raise FileNotFoundError(
+                f"{source} is not there; give a folder of images, a file of points, or one of {', '.join(_READERS)}"
+            )
+        return _taken(data, _subset(data_rows(len(data.y)), data.y, subset, self.seed)) if subset else data
+
+    def _divided(self, study: Study, split: int) -> dict[str, Array]:
+        data = self.source(study.source, study.subset)
+        train, test = divide(study, data, self.seed)[split]
+        fixed = [step for step in study.descriptor if step["kind"] not in _LEARNING]
+        learned = [step for step in study.descriptor if step["kind"] in _LEARNING]
+        if [*fixed, *learned] != list(study.descriptor):
+            raise ValueError(f"{study.name}: a descriptor that learns nothing comes first")
+        X, cost = self._described(study, fixed)
+        X_train, X_test = _chosen(X, train), _chosen(X, test)
+        for step in learned:
+            transformer = _transformer(step, self.seed)
+            X_train = transformer.fit(X_train, data.y[train]).transform(X_train)
+            X_test = transformer.transform(X_test)
+            cost = getattr(transformer, "ground_cost_", cost)
+        arrays = {"X": np.asarray(X_train), "y": data.y[train], "X_test": np.asarray(X_test), "y_test": data.y[test]}
+        arrays |= {"rows": train, "test_rows": test}
+        return arrays if cost is None else arrays | {"ground_cost": cost}
+
+    def _described(self, study: Study, steps: list[Mapping[str, Any]]) -> tuple[Any, Array | None]:
+        """All points, after the descriptors that learn nothing, or the images themselves where there are none."""
+        data = self.source(study.source, study.subset)
+        if not isinstance(data, ImageDataset):
+            return data.X, data.ground_cost
+        if not steps:
+            return data.images, None
+
+        def compute() -> dict[str, Array]:
+            X: Any = data.images
+            cost: Array | None = None
+            for step in steps:
+                transformer = _transformer(step, self.seed)
+                X = transformer.fit(X, data.y).transform(X)
+                cost = getattr(transformer, "ground_cost_", None)
+            return {"X": X} if cost is None else {"X": X, "ground_cost": cost}
+
+        arrays = self._kept(f"points-{_hash([study.source, study.subset, steps, self.seed])}", compute)
+        return arrays["X"], arrays.get("ground_cost")
+
+    def _kept(self, name: str, compute: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+        """Arrays from a file of the cache, computed where it is not there."""
+        path = self.cache / f"{name}.npz"
+        if path.exists():
+            with np.load(path, allow_pickle=False) as file:
+                return dict(file)
+        arrays = compute()
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as out:
+            np.savez(out, **arrays)  # type: ignore[arg-type]
+        return arrays
+
+
+def divide(study: Study, data: Dataset | ImageDataset, seed: int) -> list[tuple[Indices, Indices]]:
+    """Rows to train on and rows to test on, for each split of a study."""
+    kind, y = study.splits, data.y
+    if kind == "half":
+        return _shuffled(y, study.n_splits, len(y) // 2, seed)
+    if kind == "own":
+        own = list(data.splits[: study.n_splits])
+        if not own:
+            raise ValueError(f"{study.name} has no splits of its own; choose another kind")
+        return own + _shuffled(y, study.n_splits - len(own), len(own[0][1]), seed)
+    if kind.endswith(" a class"):
+        count = int(kind.removesuffix(" a class"))
+        return [_per_class(y, count, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
+    for start in ("half by ", "each "):
+        if kind.startswith(start):
+            group = kind.removeprefix(start)
+            if group not in data.groups:
+                raise ValueError(f"{study.name} has no group {group!r}; it knows {', '.join(data.groups) or 'none'}")
+            groups = np.asarray(data.groups[group])
+            if start == "each ":
+                return [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in np.unique(groups)]
+            return [_half_of_groups(y, groups, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
+    raise ValueError(f"{study.name} has splits {kind!r}; choose 'half', 'half by G', 'N a class', 'each G' or 'own'")
+
+
+def _shuffled(y: Indices, count: int, n_test: int, seed: int) -> list[tuple[Indices, Indices]]:
+    if count <= 0:
+        return []
+    return list(StratifiedShuffleSplit(count, test_size=n_test, random_state=seed).split(y, y))
+
+
+def _per_class(y: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    chosen = [rng.permutation(np.flatnonzero(y == c))[:count] for c in np.unique(y)]
+    train = np.sort(np.concatenate(chosen))
+    return train, np.setdiff1d(data_rows(len(y)), train)
+
+
+def _half_of_groups(y: Indices, groups: Array, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    """Half of the groups of each class to train on."""
+    train = np.zeros(len(y), dtype=bool)
+    for c in np.unique(y):
+        known = rng.permutation(np.unique(groups[y == c]))
+        train |= (y == c) & np.isin(groups, known[: -(-len(known) // 2)])
+    return np.flatnonzero(train), np.flatnonzero(~train)
+
+
+def _with_noise(y: Indices, share: float, rng: np.random.Generator) -> Indices:
+    """Labels of which a share has been replaced by others, evenly drawn."""
+    n_classes = int(y.max()) + 1
+    flipped = rng.permutation(len(y))[: round(share * len(y))]
+    noisy = y.copy()
+    noisy[flipped] = (y[flipped] + rng.integers(1, n_classes, len(flipped))) % n_classes
+    return noisy
+
+
+def _transformer(step: Mapping[str, Any], seed: int) -> Any:
+    settings = {name: value for name, value in step.items() if name != "kind"}
+    if step["kind"] not in descriptors.__all__:
+        raise ValueError(f"there is no descriptor {step['kind']!r}; choose one of {', '.join(descriptors.__all__)}")
+    made = getattr(descriptors, step["kind"])(**settings)
+    return made.set_params(random_state=seed) if "random_state" in made.get_params() else made
+
+
+def data_rows(n: int) -> Indices:
+    """All rows."""
+    return np.arange(n)
+
+
+def _subset(rows: Indices, y: Indices, size: int | None, seed: int) -> Indices:
+    if size is None or size >= len(rows):
+        return rows
+    return np.sort(next(StratifiedShuffleSplit(1, train_size=size, random_state=seed).split(rows, y))[0])
+
+
+def _taken(data: Any, rows: Indices) -> Any:
+    """The data set of some rows alone; suggested splits are lost."""
+    groups = {name: np.asarray(values)[rows] for name, values in data.groups.items()}
+    kept = {"y": data.y[rows], "class_names": data.class_names, "citation": data.citation, "groups": groups}
+    if isinstance(data, ImageDataset):
+        return ImageDataset(images=_chosen(data.images, rows), **kept)
+    return Dataset(X=data.X[rows], ground_cost=data.ground_cost, **kept)
+
+
+def _chosen(items: Any, rows: Indices) -> Any:
+    return items[rows] if isinstance(items, np.ndarray) else [items[row] for row in rows]
+
+
+def _protocol(study: Study, task: Task) -> str:
+    kinds = {
+        "half": "random halves, each with its share of every class",
+        "own": "the authors' split, then random ones of the same size",
+    }
+    if study.splits.startswith("each "):
+        how = f"each {study.splits.removeprefix('each ')} held out in turn"
+    elif study.splits.startswith("half by "):
+        how = f"random halves of every class's {study.splits.removeprefix('half by ')}"
+    else:
+        how = kinds.get(study.splits, f"{study.splits} to train on, drawn at random")
+    return f"{study.n_splits} splits: {how}; {len(task.y)} to train on, {len(task.y_test)} to test on in the first"
+
+
+def _hash(thing: Any) -> str:
+    return hashlib.sha256(json.dumps(thing, sort_keys=True, default=asdict).encode()).hexdigest()[:16]
