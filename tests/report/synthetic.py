@@ -58,7 +58,7 @@ def records(data, full, kind, ratios, splits=5, variant="", seed=0):
         add(method, full * 1.2, n_prototypes=int(270 + 10 * len(method)))
     others = ["full Euclidean", "full AIRM"] if kind == "covariance" else ["full EMD", "full L1", "full chi-square"]
     for k, method in enumerate(others):
-        add(method, full * (1 + 0.5 * k), only=[0])
+        add(method, full * (1 + 0.5 * k), only=[0], n_test=300, reference_error=full / 100)
     if kind == "covariance":
         add("MDM", full * 6, n_prototypes=8)
         add("tangent space + LR", full * 0.6)
@@ -146,6 +146,7 @@ def whole(folder):
         *records("coil20", 2.4, "histogram", FEW),
         *records("mpeg7", 22.0, "histogram", MANY),
         record("eth80", "SPDNet", 0, 0.0, failure="No module named 'torch'", test_error=None),
+        {"id": "eth80 / tuning / SCC", "plan": PLAN, "kind": "tuning", "data": "eth80", "params": {"sharpness": 1.0}},
         '{"id": "broken off',
     ]
     facts = {"method": "SCC", "ratio": 0.02, "map": "Multidimensional scaling of 500 training points"}

@@ -135,6 +135,8 @@ class Verdict:
         n = len(self.cells)
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
         missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
+        untested = sum(cell.comparison.worse is None for cell in self.cells)
+        missing += f" ({untested} could not be tested, for lack of a second split)" if untested else ""
         return (
             f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not significantly worse than the full "
             f"training set in {self.not_worse} of {n} cells and within 0.5 points of it (1 point where its error is "
@@ -174,7 +176,7 @@ def rivals_of(case: Case) -> list[str]:
     return [method for method in case.methods if method != case.ours and not is_full(method) and case.sized(method)]
 
 
-def judge(cases: dict[str, list[Case]]) -> Verdict:
+def judge(cases: dict[str, list[Case]], planned: int = 0) -> Verdict:
     """Count over the plain case of each data set."""
     plain = [case for some in cases.values() for case in some if case.variant == ""]
     rivals, lost = 0, []
@@ -186,5 +188,4 @@ def judge(cases: dict[str, list[Case]]) -> Verdict:
                     rivals += 1
                     if comparison.worse:
                         lost.append((case, method, ratio, comparison))
-    planned = sum(len(case.data.ratios) or len(case.ratios) for case in plain)
     return Verdict([cell for case in plain for cell in cells_of(case)], planned, rivals, lost)

@@ -28,7 +28,7 @@ class Gallery:
     nearest : list of (array or None)
         The training image nearest to each.
     total : int
-        Prototypes that there are; those beyond a hundred are not shown.
+        Prototypes that there are; some may not be shown.
     """
 
     kind: str
@@ -87,7 +87,9 @@ def gallery_of(exhibit: Exhibit, images: bool) -> Gallery | None:
         beside: list[Array | None] = [None] * len(order)
     else:
         beside = [image(nearest[k]) for k in order]
-    return Gallery(kind, shown, labels[order].tolist(), beside, len(points))
+    of_all = exhibit.get("map_prototype_labels", (1,))
+    total = max(len(points), 0 if of_all is None else len(of_all))
+    return Gallery(kind, shown, labels[order].tolist(), beside, total)
 
 
 def map_of(exhibit: Exhibit) -> Map | None:

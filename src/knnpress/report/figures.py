@@ -25,6 +25,7 @@ _MARKERS = {
     **{"cross": "x", "plus": "+", "star": "*", "hexagon": "h", "none": ""},
 }
 FORMATS = ("png", "svg")
+_SIDE = 96  # pixels of a picture in a grid
 _NEEDS = "PNG and SVG files of the figures need matplotlib: pip install knnpress[report]"
 
 
@@ -54,7 +55,13 @@ def render(draw: Callable[[Any], None], size: tuple[float, float]) -> dict[str, 
     except ImportError as error:
         raise ImportError(_NEEDS) from error
     look: Any = {
-        **{"svg.hashsalt": "knnpress", "text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 9},
+        **{
+            "svg.hashsalt": "knnpress",
+            "svg.fonttype": "none",
+            "text.parse_math": False,
+            "font.family": "DejaVu Sans",
+            "font.size": 9,
+        },
         **{"axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#5d5d68", "legend.frameon": False},
     }
     with matplotlib.rc_context(look), warnings.catch_warnings():
@@ -91,6 +98,7 @@ def curves(case: Case) -> dict[str, bytes]:
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(_locator([1, 2, 5]))
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.tick_params(axis="y", which="minor", length=0)
             axes.set_ylim(bottom=min(means) / 1.6)
         else:
             axes.set_ylim(bottom=0)
@@ -159,6 +167,13 @@ def differences(cases: list[Case]) -> dict[str, bytes]:
         axes.axvline(0, color=PALETTE["full"][0], linewidth=1)
         axes.set_yticks(range(len(cells)), [f"{cell.case.data.title}, {100 * cell.ratio:g} %" for cell in cells])
         axes.invert_yaxis()
+        axes.set_xscale("symlog", linthresh=1)  # half a point counts, ten points or twelve are much the same
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in (-50, -20, -10, -5, -2, -1, -0.5, 0, 0.5, 1, 2, 5, 10, 20, 50) if low < tick < high]
+        axes.set_xticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+        axes.minorticks_off()
+        axes.grid(axis="x", color="#e3e0da", linewidth=0.7)
+        axes.set_axisbelow(True)
         axes.set(
             xlabel="points of test error more than the full training set\n"
             "(95 % interval; shaded: the margin; ✕: worse or beyond)",
@@ -185,6 +200,7 @@ def the_map(data: DataSet, points: Map) -> dict[str, bytes]:
                 )
         axes.set(xticks=[], yticks=[], title=f"{data.title}: training set and prototypes, numbered by class")
         axes.set_aspect("equal")
+        axes.spines[:].set_visible(False)
 
     return render(draw, (6.4, 6.4))
 
@@ -207,9 +223,11 @@ def confusion(data: DataSet, matrix: Array) -> dict[str, bytes]:
         size = min(8.0, 260 / n)
         axes.set_xticks(range(n), names, rotation=90, fontsize=size)
         axes.set_yticks(range(n), names, fontsize=size)
-        if n <= 20:
+        if n <= 12:
             for i, j in np.argwhere(matrix > 0).tolist():
-                axes.text(j, i, str(matrix[i, j]), ha="center", va="center", fontsize=size - 0.5)
+                axes.text(
+                    j, i, str(matrix[i, j]), ha="center", va="center", fontsize=size, color="w" if i == j else "k"
+                )
         axes.set(xlabel="taken for", ylabel="true class", title=data.title)
 
     return render(draw, (6.6, 6.2))
@@ -217,56 +235,59 @@ def confusion(data: DataSet, matrix: Array) -> dict[str, bytes]:
 
 def gallery(data: DataSet, prototypes: Gallery) -> dict[str, bytes]:
     """Prototypes, each beside the nearest training image if there is one."""
-    near = any(picture is not None for picture in prototypes.nearest)
-    n, across = len(prototypes.labels), 6 if near else 10
-    down = math.ceil(n / across)
-
-    def draw(figure: Any) -> None:
-        grid = figure.subplots(down, across * (2 if near else 1), squeeze=False)
-        for axes in grid.flat:
-            axes.axis("off")
-        for k, (pixels, label, nearest) in enumerate(
-            zip(prototypes.prototypes, prototypes.labels, prototypes.nearest, strict=True)
-        ):
-            row, column = divmod(k, across)
-            axes = grid[row, column * (2 if near else 1)]
-            if prototypes.kind == "bars":
-                axes.bar(range(len(pixels)), pixels, width=1, color=PALETTE["ours"][0])
-            else:
-                axes.imshow(pixels, cmap="gray", vmin=0, vmax=255)
-            axes.set_title(data.class_name(label)[:16], fontsize=6)
-            if nearest is not None:
-                grid[row, 2 * column + 1].imshow(nearest, cmap="gray", vmin=0, vmax=255)
-
-    return render(draw, (10, 0.5 + 1.0 * down))
+    tiles = [
+        ([_raster(pixels) if prototypes.kind == "bars" else pixels, nearest], data.class_name(label))
+        for pixels, label, nearest in zip(prototypes.prototypes, prototypes.labels, prototypes.nearest, strict=True)
+    ]
+    return _grid(tiles)
 
 
 def suspects(data: DataSet, doubtful: Suspects) -> dict[str, bytes]:
     """The images of points that look mislabelled."""
-    shown = [
-        (picture, f"{row}: {data.class_name(label)}?\nlike {data.class_name(guess)}")
-        for picture, row, label, guess in zip(
-            doubtful.images, doubtful.rows, doubtful.labels, doubtful.predicted, strict=True
-        )
-        if picture is not None
-    ]
-    return _grid([picture for picture, _ in shown], [text for _, text in shown])
+    rows = zip(doubtful.images, doubtful.rows, doubtful.labels, doubtful.predicted, strict=True)
+    return _grid([([i], f"{row}: {data.class_name(a)}?\nlike {data.class_name(b)}") for i, row, a, b in rows])
 
 
 def montage(data: DataSet, pictures: Montage) -> dict[str, bytes]:
     """Images of the data set."""
-    return _grid(pictures.images, [data.class_name(label) for label in pictures.labels])
+    return _grid([([i], data.class_name(label)) for i, label in zip(pictures.images, pictures.labels, strict=True)])
 
 
-def _grid(pictures: list[Array], texts: list[str], across: int = 8) -> dict[str, bytes]:
-    down = math.ceil(len(pictures) / across)
+def _grid(tiles: list[tuple[list[Array | None], str]]) -> dict[str, bytes]:
+    """Tiles of pictures side by side, with a text below; all pictures as one, since many are slow to draw."""
+    wide = max(sum(picture is not None for picture in pictures) for pictures, _ in tiles)
+    across = 12 // wide
+    down = math.ceil(len(tiles) / across)
+    step_x, step_y = round(_SIDE * (wide + 0.15)), round(_SIDE * 1.45)
+    sheet = np.full((down * step_y, across * step_x, 3), 255, np.uint8)
+    corners = [(k // across * step_y, k % across * step_x) for k in range(len(tiles))]
+    for (y, x), (pictures, _) in zip(corners, tiles, strict=True):
+        for k, picture in enumerate(picture for picture in pictures if picture is not None):
+            _paste(sheet[y : y + _SIDE, x + k * (_SIDE + 2) :][:, :_SIDE], picture)
 
     def draw(figure: Any) -> None:
-        grid = figure.subplots(down, across, squeeze=False)
-        for axes in grid.flat:
-            axes.axis("off")
-        for axes, picture, text in zip(grid.flat, pictures, texts, strict=False):
-            axes.imshow(picture, cmap="gray", vmin=0, vmax=255)
-            axes.set_title(text, fontsize=6)
+        axes = figure.subplots()
+        axes.imshow(sheet, interpolation="nearest")
+        for (y, x), (_, text) in zip(corners, tiles, strict=True):
+            axes.text(x + _SIDE * wide / 2, y + _SIDE + 3, text, fontsize=5.5, ha="center", va="top")
+        axes.axis("off")
 
-    return render(draw, (10, 1.4 * down))
+    return render(draw, (10, 0.2 + 10 * sheet.shape[0] / sheet.shape[1]))
+
+
+def _paste(room: Array, picture: Array) -> None:
+    """Draw a picture as large as fits into the middle of a square."""
+    height, width = picture.shape[:2]
+    rows, columns = (max(1, side * _SIDE // max(height, width)) for side in (height, width))
+    scaled = picture[np.arange(rows) * height // rows][:, np.arange(columns) * width // columns]
+    top, left = (_SIDE - rows) // 2, (_SIDE - columns) // 2
+    room[top : top + rows, left : left + columns] = scaled if scaled.ndim == 3 else scaled[..., None]
+
+
+def _raster(heights: Array, size: int = _SIDE) -> Array:
+    """Bars as pixels, (size, size, 3)."""
+    share = np.maximum(heights, 0) / max(float(heights.max()), np.finfo(float).tiny)
+    tall = share[np.arange(size) * len(share) // size]
+    filled = np.arange(size)[::-1, None] < size * tall
+    ink = np.array([int(PALETTE["ours"][0][k : k + 2], 16) for k in (1, 3, 5)])
+    return np.where(filled[..., None], ink, 240).astype(np.uint8)

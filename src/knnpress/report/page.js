@@ -171,7 +171,9 @@
         draw(axis, "text", { x: left - 7, y: y(tick) + 4, "text-anchor": "end" }, String(Number(tick.toPrecision(3))));
       }
       draw(axis, "path", { d: `M${left} ${height - bottom}H${width - right}`, class: "base" });
-      for (const ratio of this.case.ratios) {
+      const ticks = [...this.case.ratios];
+      while (ticks.length && ticks[ticks.length - 1] * 2 <= xs[xs.length - 1] * 1.12) ticks.push(ticks[ticks.length - 1] * 2);
+      for (const ratio of ticks) {
         draw(axis, "path", { d: `M${x(ratio)} ${height - bottom}v5`, class: "base" });
         draw(axis, "text", { x: x(ratio), y: height - bottom + 18, "text-anchor": "middle" }, `${ratio} %`);
       }

@@ -16,7 +16,7 @@ from knnpress.report.curves import alt_text, curves_of
 from knnpress.report.looks import is_full, palette_css, title_of
 from knnpress.report.paper import CITATION, PAPER, PARTIAL
 from knnpress.report.records import DataSet, Exhibit, Results
-from knnpress.report.showcase import show
+from knnpress.report.showcase import show, show_montage
 from knnpress.report.table import as_html
 
 __all__ = ["make_page"]
@@ -32,7 +32,7 @@ def make_page(results: Results, images: bool = True) -> str:
         Whether to show images of the data.
     """
     cases = cases_of(results)
-    verdict = judge(cases)
+    verdict = judge(cases, results.planned)
     script = files("knnpress.report").joinpath("page.js").read_text(encoding="utf-8")
     style = palette_css() + files("knnpress.report").joinpath("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -176,11 +176,14 @@ def _rivals(verdict: Verdict) -> str:
 
 def _data_section(cases: list[Case], exhibit: Exhibit, images: bool) -> str:
     case, data = cases[0], cases[0].data
-    parts = [f"<h2>{escape(data.title)}</h2>", _facts(data, case), _chart(cases), as_html(tables.errors(cases))]
+    parts = [f"<h2>{escape(data.title)}</h2>", _facts(data, case), show_montage(data, exhibit, images), _chart(cases)]
+    parts.append(as_html(tables.errors(cases)))
     parts += [as_html(table) for table in (tables.minus_full(cases), tables.same_size(cases)) if table]
     if case.ours:
         parts.append(as_html(tables.other_models(case)))
         parts.append(f"<p>{escape(_winners(case))}</p>")
+    distances = tables.other_distances(case)
+    parts += [as_html(distances)] if distances else []
     parts.append(show(data, exhibit, images))
     return f'<section id="{_anchor(data.name)}">{"".join(parts)}</section>'
 

@@ -46,10 +46,7 @@ def image_tag(pixels: Array, alt: str, kind: str = "") -> str:
     source = base64.b64encode(png(pixels)).decode()
     height, width = pixels.shape[:2]
     classes = f' class="{kind}"' if kind else ""
-    return (
-        f'<img{classes} src="data:image/png;base64,{source}" alt="{escape(alt)}" width="{width}" height="{height}" '
-        f'loading="lazy">'
-    )
+    return f'<img{classes} src="data:image/png;base64,{source}" alt="{escape(alt)}" width="{width}" height="{height}">'
 
 
 def image(pixels: Array) -> Array | None:

@@ -21,7 +21,11 @@ _BROKEN = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile
 
 @dataclass(frozen=True)
 class Record:
-    """One run. Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own."""
+    """One run.
+
+    Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own.
+    `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
+    """
 
     data: str
     variant: str
@@ -33,6 +37,7 @@ class Record:
     n_prototypes: int | None
     test_error: float | None
     train_error: float | None
+    reference_error: float | None
     train_seconds: float | None
     train_cpu_seconds: float | None
     query_seconds: float | None
@@ -85,7 +90,20 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Results:
-    """All that a results folder holds; `notices` says what could not be read."""
+    """All that a results folder holds.
+
+    Attributes
+    ----------
+    name, title : str
+    data : dict of str to DataSet
+        Those that have records.
+    records : list of Record
+    exhibits : dict of str to Exhibit
+    notices : list of str
+        What could not be read.
+    planned : int
+        Sizes of all data sets of the plan.
+    """
 
     name: str
     title: str
@@ -93,6 +111,7 @@ class Results:
     records: list[Record]
     exhibits: dict[str, Exhibit]
     notices: list[str]
+    planned: int
 
 
 def read_results(folder: Path) -> Results:
@@ -119,7 +138,8 @@ def read_results(folder: Path) -> Results:
     data = {name: _data_set(name, about.get(name)) for name in names}
     exhibits = {name: _read_exhibit(folder / "exhibits", name, notices) for name in data}
     title = _text(plan.get("title")) or _text(plan.get("name")) or "Results"
-    return Results(_text(plan.get("name")), title, data, records, exhibits, notices)
+    planned = sum(len(_data_set(name, facts).ratios) for name, facts in about.items())
+    return Results(_text(plan.get("name")), title, data, records, exhibits, notices, planned)
 
 
 def _read_plan(folder: Path) -> dict[str, Any]:
@@ -146,6 +166,8 @@ def _read_records(path: Path, fingerprint: object, notices: list[str]) -> Iterat
             continue
         try:
             raw = json.loads(line)
+            if raw.get("kind", "run") != "run":  # the tuning before
+                continue
             record = _record(raw)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             strange.append(number)
@@ -181,7 +203,14 @@ def _record(raw: dict[str, Any]) -> Record:
         **{
             name: _number(raw.get(name))
             for name in (
-                *("train_error", "train_seconds", "train_cpu_seconds", "query_seconds", "full_query_seconds"),
+                *(
+                    "train_error",
+                    "reference_error",
+                    "train_seconds",
+                    "train_cpu_seconds",
+                    "query_seconds",
+                    "full_query_seconds",
+                ),
                 *("distance_seconds", "full_distance_seconds"),
             )
         },

@@ -10,7 +10,6 @@ from knnpress.report import words
 from knnpress.report.exhibits import (
     Gallery,
     Map,
-    Montage,
     Suspects,
     confusion_of,
     gallery_of,
@@ -24,15 +23,16 @@ from knnpress.report.records import DataSet, Exhibit
 from knnpress.report.table import Cell, Column, Table, as_html
 from knnpress.typing import Array
 
-__all__ = ["confusion_table", "show", "suspects_table"]
+__all__ = ["confusion_table", "show", "show_montage", "suspects_table"]
 
 _MOST_CLASSES = 20  # beyond which a confusion matrix is a picture
+_SHOWN_IMAGES = 24
 
 
 def show(data: DataSet, exhibit: Exhibit, images: bool) -> str:
     """All there is to see of a data set, as HTML; images of the data only if `images`."""
     gallery, suspects = gallery_of(exhibit, images), suspects_of(exhibit, images)
-    the_map, confusion, montage = map_of(exhibit), confusion_of(exhibit), montage_of(exhibit, images)
+    the_map, confusion = map_of(exhibit), confusion_of(exhibit)
     what = title_of(exhibit.method) if exhibit.method else "ours"
     what += f" at {words.ratio_of(exhibit.ratio)}" if exhibit.ratio is not None else ""
     pair = [
@@ -43,7 +43,6 @@ def show(data: DataSet, exhibit: Exhibit, images: bool) -> str:
         _gallery(data, gallery, what) if gallery else "",
         f'<div class="{"pair" if all(pair) else ""}">{"".join(pair)}</div>' if any(pair) else "",
         as_html(suspects_table(data, suspects, what)) if suspects else "",
-        _montage(data, montage) if montage else "",
     ]
     return "".join(parts)
 
@@ -61,7 +60,7 @@ def _gallery(data: DataSet, gallery: Gallery, what: str) -> str:
         shown = _bars(pixels, alt) if gallery.kind == "bars" else image_tag(pixels, alt, "sharp")
         beside = image_tag(nearest, f"Training image nearest to prototype {k + 1}") if nearest is not None else ""
         items.append(f'<li><div class="shown">{shown}{beside}</div>{escape(name)}</li>')
-    few = f", the first {len(items)} of {gallery.total}" if gallery.total > len(items) else f", {len(items)} in all"
+    few = f", {len(items)} of {gallery.total}" if gallery.total > len(items) else f", {len(items)} in all"
     near = "; beside each the training image nearest to it" if any(n is not None for n in gallery.nearest) else ""
     scale = _heat_scale() if gallery.kind == "correlation" else ""
     wide = " bars" if gallery.kind == "bars" else ""
@@ -119,7 +118,7 @@ def _map(data: DataSet, the_map: Map, how: str) -> str:
         f"Map of {len(the_map.points)} training points of {n} classes with {len(the_map.prototypes)} prototypes on it, "
         "numbered by class."
     )
-    how = words.stop(how) if how else ""
+    how = words.stop(how[0].upper() + how[1:]) if how else ""
     return (
         '<figure class="map"><h3>Map of the training set</h3><div class="controls">'
         f"<label>Show <select>{''.join(options)}</select></label></div>"
@@ -195,9 +194,16 @@ def confusion_table(data: DataSet, matrix: Array) -> Table:
     return Table(f"{data.name}-confusion", "Confusion matrix", columns, [("", rows)])
 
 
-def _montage(data: DataSet, montage: Montage) -> str:
+def show_montage(data: DataSet, exhibit: Exhibit, images: bool) -> str:
+    """A few images of the data set, as HTML; nothing unless `images`."""
+    montage = montage_of(exhibit, images)
+    if montage is None:
+        return ""
+    step = max(1, len(montage.images) // _SHOWN_IMAGES)
     items = "".join(
         f"<li>{image_tag(picture, f'Image of class {data.class_name(label)}')}{escape(data.class_name(label))}</li>"
-        for picture, label in zip(montage.images, montage.labels, strict=True)
+        for picture, label in list(zip(montage.images, montage.labels, strict=True))[::step][:_SHOWN_IMAGES]
     )
-    return f'<figure class="montage"><h3>The data</h3><ul class="cards small">{items}</ul></figure>'
+    return (
+        f'<figure class="montage"><h3 class="hidden">Some of the data</h3><ul class="cards small">{items}</ul></figure>'
+    )

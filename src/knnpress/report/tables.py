@@ -20,6 +20,7 @@ __all__ = [
     "everything",
     "failures",
     "minus_full",
+    "other_distances",
     "other_models",
     "overviews",
     "same_size",
@@ -67,7 +68,8 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
         title = "Ours minus the full training set" + (
             f", {words.ratio_of(ratios[0])} and up" if len(groups) > 1 else ""
         )
-        tables.append(Table(f"overview{k + 1 if k else ''}", title, columns, [("", rows)], note=note))
+        last = k == len(groups) - 1
+        tables.append(Table(f"overview{k + 1 if k else ''}", title, columns, [("", rows)], note=note if last else ""))
     return tables
 
 
@@ -94,10 +96,11 @@ def minus_full(cases: list[Case]) -> Table:
         Column("p (worse)", ("p worse",)),
         Column("verdict", ("not worse", "within margin"), left=True),
     ]
-    per_case = [(case, cells_of(case)) for case in cases]
-    reach = max((abs(x) for _, cells in per_case for c in cells for x in _ends(c.comparison)), default=0.0) or 1.0
-    groups = []
-    for case, cells in per_case:
+    groups, k = [], 0
+    for case in cases:
+        cells = cells_of(case)
+        reach = max((abs(x) for c in cells for x in _ends(c.comparison)), default=0.0)
+        k = max([k, *(c.comparison.n for c in cells)])
         rows = [
             [
                 Cell(words.ratio_of(cell.ratio)),
@@ -113,7 +116,6 @@ def minus_full(cases: list[Case]) -> Table:
         ]
         if rows:
             groups.append((_variant(case) if len(cases) > 1 else "", rows))
-    k = max((c.comparison.n for _, cells in per_case for c in cells), default=0)
     return Table(
         f"{cases[0].data.name}-minus-full",
         "Ours minus the full training set",
@@ -240,6 +242,49 @@ def other_models(case: Case) -> Table:
         [("", rows)],
         note="Points of error; ▼ ours errs significantly less, ▲ significantly more, ≈ neither. A query goes through "
         "predict.",
+    )
+
+
+def other_distances(case: Case) -> Table:
+    """Full sets under other distances, against the usual one on the same queries."""
+    usual = {"jbld": "JBLD", "sinkhorn": "Sinkhorn"}.get(case.data.geometry, "the usual one")
+    columns = [
+        Column("distance", left=True),
+        Column("its error, %", ("error %",)),
+        Column(f"{usual} on the same queries, %", (f"{usual} error %",)),
+        Column("difference, points", ("difference",)),
+        Column("queries", ("queries",)),
+        Column("a query", ("query us",)),
+        Column(f"time ÷ {usual}'s", (f"time / {usual}",)),
+    ]
+    rows = []
+    for method in case.methods:
+        figures = [
+            (record.test_error, record.reference_error, record)
+            for record in case.records(method, None)
+            if is_full(method) and record.reference_error is not None
+        ]
+        for error, reference, record in figures[:1]:
+            if error is None or reference is None:
+                continue
+            slower = _ratio_of("query_seconds", "full_query_seconds")(record)
+            rows.append(
+                [
+                    Cell(method.removeprefix("full ")),
+                    Cell(words.percent(error), (100 * error,)),
+                    Cell(words.percent(reference), (100 * reference,)),
+                    Cell(words.points(error - reference), (100 * (error - reference),)),
+                    Cell(f"{record.n_test:,}", (record.n_test,)),
+                    Cell(f"{words.microseconds(record.query_seconds)} µs", (_scale(record.query_seconds, 1e6),)),
+                    Cell(f"{slower:.3g} ×" if slower else words.MISSING, (slower,)),
+                ]
+            )
+    return Table(
+        f"{case.data.name}-distances",
+        "Other distances on the full training set",
+        columns,
+        [("", rows)],
+        note="1-NN on the first split. Slow distances were tried on some of the queries only.",
     )
 
 
@@ -483,6 +528,10 @@ def _scaled(summary: Summary | None, factor: float) -> float | None:
     return None if summary is None else factor * summary.mean
 
 
+def _scale(value: float | None, factor: float) -> float | None:
+    return None if value is None else factor * value
+
+
 def _mean_std(summary: Summary | None, factor: float = 100) -> tuple[float | None, float | None]:
     if summary is None:
         return None, None
@@ -500,7 +549,10 @@ def _empty(parts: int) -> Cell:
 def _seconds(summary: Summary | None) -> str:
     if summary is None:
         return words.MISSING
-    return words.duration(summary.mean) + ("" if summary.std is None else f" ± {words.duration(summary.std)}")
+    if summary.std is None or summary.mean >= 59.5:
+        return words.duration(summary.mean) + ("" if summary.std is None else f" ± {words.duration(summary.std)}")
+    digits = 0 if summary.mean >= 9.95 else 1 if summary.mean >= 0.95 else 2
+    return f"{summary.mean:.{digits}f} ± {summary.std:.{digits}f} s"
 
 
 def _factor(summary: Summary | None, share: float) -> Cell:
@@ -523,10 +575,11 @@ def _versus(comparison: Comparison | None, parts: int) -> Cell:
     said = {"▲": "significantly more", "▼": "significantly less", "≈": "no significant difference", "": "not tested"}[
         sign
     ]
-    text = f"{sign} {words.points(c.difference)} {words.interval(c)}".strip()
+    text = f"{sign} {words.points(c.difference)} {'' if c.low is None else words.interval(c)}".strip()
+    below = "on one split" if c.low is None else words.interval(c)
     html = (
         f'<span aria-hidden="true">{sign}</span><span class="hidden">{said}</span> {words.points(c.difference)}'
-        f"<br><small>{words.interval(c)}</small>"
+        f"<br><small>{below}</small>"
     )
     values = (100 * c.difference, _percent(c.low), _percent(c.high), c.p_worse, c.p_better)
     return Cell(text, values, {"▲": "bad", "▼": "good"}.get(sign, ""), html)

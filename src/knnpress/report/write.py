@@ -75,7 +75,7 @@ def write_report(
     beside = page.with_name(f"{page.stem}_files") if files is None else Path(files)
     results = read_results(Path(folder))
     cases = cases_of(results)
-    verdict = judge(cases).sentence()
+    verdict = judge(cases, results.planned).sentence()
     notices = list(results.notices)
     _write(page, make_page(results, images).encode())
     beside.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _tables(results: Results, cases: dict[str, list[Case]], names: dict[str, str
             "minus-full": tables.minus_full(some),
             "same-size": tables.same_size(some),
         }
-        mine["models"] = tables.other_models(some[0])
+        mine |= {"models": tables.other_models(some[0]), "distances": tables.other_distances(some[0])}
         matrix, suspects = confusion_of(exhibit), suspects_of(exhibit, False)
         if matrix is not None:
             mine["confusion"] = confusion_table(results.data[name], matrix)
