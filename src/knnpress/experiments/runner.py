@@ -77,7 +77,7 @@ def run_plan(
     waiting = [cell for cell in plan.cells() if cell.id not in done]
     total = sum(costs[cell.id] for cell in waiting) / n_jobs
     say(f"{len(waiting)} of {len(costs)} runs to do; about {_span(total)} on this machine, and tuning before")
-    tuned = _tune(plan, tasks, recorder, say)
+    tuned = _tune(plan, recorder, where, n_jobs, say)
     # neighbours in cost and data: the cheap ones first, and points are seldom read twice
     waiting.sort(key=lambda cell: (round(np.log2(costs[cell.id])), cell.study.name, cell.split, costs[cell.id]))
     jobs = [
@@ -161,23 +161,33 @@ def _cost(cell: Cell, pair: float, n: int, n_test: int) -> float:
 
 
 def _tune(
-    plan: Plan, tasks: Tasks, recorder: Recorder, say: Callable[[str], Any]
+    plan: Plan, recorder: Recorder, data_dir: str | None, n_jobs: int, say: Callable[[str], Any]
 ) -> dict[tuple[str, str], dict[str, float]]:
     """Settings of the learned methods of each data set, found once and kept among the records."""
-    known = {record["id"]: record["params"] for record in recorder.read() if record.get("kind") == "tuning"}
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    known = {record["id"]: record for record in recorder.read() if record.get("kind") == "tuning"}
+    jobs: dict[tuple[str, str], _Job] = {}
     for study in plan.studies:
         for method in study.methods:
-            if method not in TUNED or (study.data, method) in found or "gamma" in study.settings.get(method, {}):
-                continue
-            name = f"{study.data} / tuning / {method}"
-            if name not in known:
-                say(f"tuning {method} on {study.data}")
-                known[name] = tune_method(study, method, tasks.task(study, 0), plan.seed)
-                about = {"kind": "tuning", "data": study.data, "variant": study.variant, "method": method}
-                recorder.append({"id": name, **about, "params": known[name]})
-            found[study.data, method] = known[name]
-    return found
+            if method in TUNED and "gamma" not in study.settings.get(method, {}):
+                cell = Cell(study, 0, method, min(study.ratios))
+                jobs.setdefault((study.data, method), _Job(cell, {}, plan.seed, str(recorder.folder), data_dir))
+    waiting = [job for (data, method), job in jobs.items() if _tuning_id(data, method) not in known]
+    for record in map_tasks(_tune_one, waiting, n_jobs):
+        recorder.append(record)
+        known[record["id"]] = record
+        say(f"tuned {record['method']} on {record['data']}: {record['params']}")
+    return {key: known[_tuning_id(*key)]["params"] for key in jobs}
+
+
+def _tuning_id(data: str, method: str) -> str:
+    return f"{data} / tuning / {method}"
+
+
+def _tune_one(job: _Job) -> dict[str, Any]:
+    study, method = job.cell.study, job.cell.method
+    task = _tasks(job.folder, job.data_dir, job.seed).task(study, 0)
+    about = {"kind": "tuning", "data": study.data, "variant": study.variant, "method": method}
+    return {"id": _tuning_id(study.data, method), **about, "params": tune_method(study, method, task, job.seed)}
 
 
 def _span(seconds: float) -> str:
