@@ -388,7 +388,8 @@ def held_out_parts(y: Labels, fraction: float, rng: np.random.Generator) -> list
     sizes = [min(round(fraction * len(rows)), len(rows) - 1) for rows in shuffled]
     if sum(sizes) < _LEAST_HELD_OUT:
         return []
-    n_parts = min(int(1 / fraction), -(-_ENOUGH_HELD_OUT // sum(sizes)))
+    room = min(len(rows) // size for rows, size in zip(shuffled, sizes, strict=True) if size)
+    n_parts = min(room, int(1 / fraction), -(-_ENOUGH_HELD_OUT // sum(sizes)))
     return [
         np.sort(np.concatenate([rows[k * size : (k + 1) * size] for rows, size in zip(shuffled, sizes, strict=True)]))
         for k in range(n_parts)
