@@ -100,6 +100,13 @@ def test_held_out_parts_are_disjoint_and_leave_something_of_every_class(rng, n, 
         assert (y[rows] == 2).sum() == held
 
 
+def test_no_part_is_empty_where_rounding_takes_more_than_a_fifth(rng):
+    y = np.repeat(np.arange(10), 8)  # two of eight: four parts, not five
+    parts = held_out_parts(y, 0.2, rng)
+    assert [len(part) for part in parts] == [20] * 4
+    assert len(np.unique(np.concatenate(parts))) == 80
+
+
 def test_a_tiny_set_is_not_cut_up(rng):
     assert held_out_parts(np.repeat([0, 1], 40), 0.2, rng) == []
 
