@@ -33,7 +33,8 @@ _TUNING_ROWS, _TRIALS = 800, 10
 _TRIAL = {"max_iter": 40, "early_stopping": False}  # a short descent tells good from bad
 _RANGE = 3.0  # of gamma, up and down from the usual one
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
-_COMPRESSED_QUERIES, _FULL_QUERIES = 1024, {3: 256, 2: 48}  # by the number of axes of X
+_TIMED_PAIRS = {3: 300_000, 2: 6_000}  # by the number of axes of X
+_TIMED_QUERIES = (16, 1024)
 
 
 def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple[dict[str, Any], Any]:
@@ -160,8 +161,7 @@ def _train_error(classifier: Any, method: str, task: Task) -> float | None:
 def _query_times(classifier: Any, task: Task) -> dict[str, float]:
     """Seconds a query on one thread, by the prototypes and by the full set, one after the other."""
     full = PrototypeClassifier(task.geometry, n_jobs=1).fit(task.X, task.y)
-    few = _queries(task.X_test, _FULL_QUERIES[task.X.ndim])
-    many = _queries(task.X_test, _COMPRESSED_QUERIES)
+    few, many = _queries(task.X_test, len(task.X)), _queries(task.X_test, len(classifier.prototypes_))
     geometry, n_jobs = task.geometry, classifier.n_jobs
     classifier.set_params(n_jobs=1)
     try:
@@ -177,8 +177,9 @@ def _query_times(classifier: Any, task: Task) -> dict[str, float]:
         classifier.set_params(n_jobs=n_jobs)
 
 
-def _queries(X: Array, count: int) -> Array:
-    """So many rows of X, repeated where there are fewer."""
+def _queries(X: Array, n_points: int) -> Array:
+    """Rows of X, repeated where there are few, to time a search among so many points with."""
+    count = int(np.clip(_TIMED_PAIRS[X.ndim] // n_points, *_TIMED_QUERIES))
     return X[np.arange(count) % len(X)]
 
 
