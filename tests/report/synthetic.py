@@ -156,3 +156,12 @@ def whole(folder):
         "mpeg7": (exhibit("histogram", 30, images=False), facts | {"method": "SHC", "ratio": 0.1}),
     }
     return write(folder, plan, lines, exhibits)
+
+
+def small(folder):
+    """A folder with a little of everything: one data set, two ratios, three splits, a broken line."""
+    plan = {"name": "s", "fingerprint": PLAN, "title": "Small"}
+    plan["data"] = {"things": about("Things", "covariance", (0.02, 0.04), CLASSES[:3])}
+    lines = [*records("things", 3.0, "covariance", (0.02, 0.04), splits=3), "broken"]
+    facts = {"method": "SCC", "ratio": 0.02, "map": "Made up"}
+    return write(folder, plan, lines, {"things": (exhibit("covariance", 3), facts)})

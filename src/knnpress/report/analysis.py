@@ -139,8 +139,8 @@ class Verdict:
         missing += f" ({untested} could not be tested, for lack of a second split)" if untested else ""
         return (
             f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not significantly worse than the full "
-            f"training set in {self.not_worse} of {n} cells and within 0.5 points of it (1 point where its error is "
-            f"above 10 %) in {self.within}; both hold in {self.both} of {n}{missing}."
+            f"training set in {self.not_worse} of {n} cell{'s' * (n > 1)} and within 0.5 points of it (1 point "
+            f"where its error is above 10 %) in {self.within}; both hold in {self.both} of {n}{missing}."
         )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,10 @@ from knnpress.typing import Array
 
 __all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
 
-_BROKEN = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, MemoryError)
+_BROKEN = (
+    *(OSError, ValueError, TypeError, AttributeError, KeyError, EOFError, NotImplementedError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
 
 
 @dataclass(frozen=True)
@@ -238,7 +243,7 @@ def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
     arrays: dict[str, Array] = {}
     if path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
         except _BROKEN as error:
             notices.append(f"exhibits/{path.name} cannot be read ({type(error).__name__}), so its pictures are missing")

@@ -1,0 +1,183 @@
+"""What is read, averaged and judged."""
+
+import json
+
+import numpy as np
+import pytest
+import synthetic
+
+from knnpress.report.analysis import cases_of, cells_of, judge
+from knnpress.report.curves import alt_text, curves_of
+from knnpress.report.looks import looks
+from knnpress.report.paper import PAPER
+from knnpress.report.records import read_results
+from knnpress.report.statistics import compare
+
+ABOUT = synthetic.about("Things", "covariance", (0.02, 0.04), ["a", "b"])
+PLAN = {"name": "p", "fingerprint": synthetic.PLAN, "title": "T", "data": {"things": ABOUT}}
+FULL = [0.02, 0.03, 0.04]
+
+
+def run(method, split, error, ratio=None, **more):
+    return synthetic.record("things", method, split, error, ratio, **more)
+
+
+def read(tmp_path, lines, plan=PLAN, exhibits=None):
+    return read_results(synthetic.write(tmp_path / "results", plan, lines, exhibits))
+
+
+def test_errors_are_averaged_over_splits_and_seeds_first(tmp_path):
+    lines = [run("full", split, error) for split, error in enumerate(FULL)]
+    lines += [run("full", 0, 0.04) | {"id": "another seed"}]
+    (case,) = cases_of(read(tmp_path, lines))["things"]
+    summary = case.summary("full", None)
+    assert summary.mean == pytest.approx(np.mean([0.03, 0.03, 0.04]))
+    assert summary.n == 3
+
+
+def test_differences_are_taken_on_the_splits_that_both_have(tmp_path):
+    lines = [run("full", split, error, n_test=500) for split, error in enumerate(FULL)]
+    lines += [run("SCC", split, error, 0.02, n_test=500) for split, error in [(0, 0.05), (2, 0.045), (7, 0.9)]]
+    (case,) = cases_of(read(tmp_path, lines))["things"]
+    assert case.compare(("SCC", 0.02), ("full", None)) == compare([0.05, 0.045], [0.02, 0.04], 0.5)
+    assert case.compare(("SCC", 0.04), ("full", None)) is None
+
+
+@pytest.mark.parametrize(
+    ("full", "ours", "not_worse", "within"),
+    [
+        ([0.02, 0.03, 0.04], [0.024, 0.026, 0.040], True, True),
+        ([0.02, 0.03, 0.04], [0.023, 0.033, 0.043], False, True),  # always 0.3 points worse
+        ([0.02, 0.03, 0.04], [0.00, 0.10, 0.02], True, False),  # 1 point, but who knows
+        ([0.02, 0.03, 0.04], [0.12, 0.13, 0.14], False, False),
+        ([0.20, 0.30, 0.40], [0.19, 0.34, 0.397], True, True),  # 0.9 points, where one is let pass
+        ([0.09, 0.10, 0.11], [0.08, 0.14, 0.107], True, False),  # 0.9 points at just 10 %: half a point is
+    ],
+)
+def test_verdict(tmp_path, full, ours, not_worse, within):
+    lines = [run("full", split, error) for split, error in enumerate(full)]
+    lines += [run("SCC", split, error, 0.02) for split, error in enumerate(ours)]
+    results = read(tmp_path, lines)
+    verdict = judge(cases_of(results), results.planned)
+    assert (verdict.not_worse, verdict.within, verdict.both) == (not_worse, within, not_worse and within)
+    assert verdict.sentence() == (
+        f"SCC is not significantly worse than the full training set in {int(not_worse)} of 1 cell and within 0.5 "
+        f"points of it (1 point where its error is above 10 %) in {int(within)}; both hold in "
+        f"{int(not_worse and within)} of 1 (1 of the plan's 2 cells are here)."
+    )
+
+
+def test_a_single_split_is_not_called_good(tmp_path):
+    results = read(tmp_path, [run("full", 0, 0.03), run("SCC", 0, 0.01, 0.02)])
+    verdict = judge(cases_of(results), results.planned)
+    assert (verdict.not_worse, verdict.within, verdict.both) == (0, 1, 0)
+    assert "1 could not be tested" in verdict.sentence()
+
+
+def test_lost_comparisons_with_others_of_the_same_size_are_named(tmp_path):
+    lines = [run("SCC", split, 0.05 + 0.001 * split, 0.02) for split in range(4)]
+    lines += [run("Reduced", split, 0.01 + 0.002 * split, 0.02) for split in range(4)]
+    lines += [run("Subsample", split, 0.2 + 0.002 * split, 0.02) for split in range(4)]
+    lines += [run("MDM", split, 0.001) for split in range(4)]  # of another size
+    verdict = judge(cases_of(read(tmp_path, lines)))
+    assert verdict.rivals == 2
+    assert [(method, ratio) for _, method, ratio, _ in verdict.lost] == [("Reduced", 0.02)]
+
+
+def test_variants_are_kept_apart_and_do_not_count(tmp_path):
+    lines = [run("full", s, e, variant=v) for v in ("noise", "") for s, e in enumerate(FULL)]
+    lines += [run("SCC", s, e, 0.02, variant="noise") for s, e in enumerate(FULL)]
+    plain, noise = cases_of(read(tmp_path, lines))["things"]
+    assert (plain.variant, noise.variant) == ("", "noise")
+    assert cells_of(plain) == []
+    assert len(cells_of(noise)) == 1
+    assert judge({"things": [plain, noise]}).cells == []
+
+
+def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
+    good = run("full", 0, 0.03)
+    lines = [
+        good,
+        '{"id": "cut of',
+        "[1, 2]",
+        json.dumps(run("full", 1, 0.03) | {"test_error": float("nan")}),
+        json.dumps(run("full", 2, 0.03) | {"test_error": 3}),
+        json.dumps(run("full", 3, 0.03) | {"plan": "another"}),
+        json.dumps({"id": "t", "plan": synthetic.PLAN, "kind": "tuning", "params": {}}),
+        json.dumps(run("full", 0, 0.05)),  # the same run again: the last counts
+    ]
+    results = read(tmp_path, lines)
+    assert [record.test_error for record in results.records] == [0.05]
+    assert results.notices == [
+        "records.jsonl: left out 4 broken lines (2, 3, 4, 5)",
+        "records.jsonl: left out 1 record of another plan",
+    ]
+
+
+def test_a_failure_is_no_result(tmp_path):
+    lines = [run("full", 0, 0.03), {**run("SPDNet", 0, 0.0), "failure": "no torch", "test_error": None}]
+    (case,) = cases_of(read(tmp_path, lines))["things"]
+    assert case.methods == ["full"]
+    assert [record.failure for record in case.failures] == ["no torch"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "plan.json").unlink(), "has no plan.json"),
+        (lambda folder: (folder / "plan.json").write_text("{"), "is no JSON"),
+        (lambda folder: (folder / "plan.json").write_text("3"), "holds no plan"),
+        (lambda folder: (folder / "records.jsonl").unlink(), "no finished run"),
+        (lambda folder: (folder / "records.jsonl").write_text(""), "no finished run"),
+    ],
+)
+def test_a_folder_without_results_is_refused(tmp_path, spoil, message):
+    folder = synthetic.write(tmp_path / "results", PLAN, [run("full", 0, 0.1)])
+    spoil(folder)
+    with pytest.raises(ValueError, match=message):
+        read_results(folder)
+
+
+def test_exhibits_that_cannot_be_read_are_left_out(tmp_path):
+    arrays = {"prototypes": np.eye(3)[None], "objects": np.array([{}], dtype=object)}
+    results = read(tmp_path, [run("full", 0, 0.1)], exhibits={"things": (arrays, {})})
+    assert results.exhibits["things"].arrays == {}  # objects could hold code
+    assert "cannot be read" in results.notices[0]
+    (tmp_path / "results/exhibits/things.npz").write_bytes(b"PK\x03\x04 broken")
+    assert "cannot be read" in read_results(tmp_path / "results").notices[0]
+
+
+def test_curves(tmp_path):
+    lines = [run("full", s, e) for s, e in enumerate(FULL)]
+    lines += [run("Reduced", 0, 0.06, 0.02), run("Reduced", 0, 0.05, 0.04)]
+    lines += [run("Reduced", 0, 0.04, n_prototypes=300), run("MDM", 0, 0.3), run("full EMD", 0, 0.01)]
+    (case,) = cases_of(read(tmp_path, lines))["things"]
+    series = {one.name: one for one in curves_of(case)}
+    assert list(series) == ["full", "Reduced", "MDM", "full EMD"]
+    assert series["full"].line == (3.0, 1.0)
+    assert series["Reduced"].curve == [(2.0, 6.0, None), (4.0, 5.0, None)]
+    assert series["Reduced"].own == (30.0, 4.0, None)
+    assert series["Reduced"].line is None
+    assert series["MDM"].line == (30.0, None)
+    assert [one.hidden for one in series.values()] == [False, False, False, True]
+    assert "the full training set errs in 3.00 ± 1.00 %" in alt_text(case)
+
+
+def test_no_two_methods_look_alike_but_for_colour():
+    known = ["full", "SCC", "SCC paper", "Subsample", "Condensed", "Reduced", "FastCondensed", "RandomMutation", "MDM"]
+    known += ["tangent space + LR", "SPDNet", "full AIRM", "full Euclidean", "full LogEuclidean", "one", "two", "three"]
+    shapes = [(look.dash, look.marker) for look in looks(known).values()]
+    assert len(set(shapes)) == len(known)
+
+
+def test_the_papers_tables_are_as_printed():
+    assert sum(cell.matches_full for row in PAPER.values() for cell in row.values()) == 16
+    assert {len(row) for row in PAPER.values()} == {4}
+    assert PAPER["eth80"][0.02].train_seconds == 69
+    assert PAPER["rgbd"][0.16].train_seconds == 2 * 3600 + 11 * 60
+    assert PAPER["mpeg7"][0.4].speed_up == 2.4
+    for name, row in PAPER.items():
+        seconds = [row[ratio].train_seconds for ratio in sorted(row)]
+        speeds = [row[ratio].speed_up for ratio in sorted(row)]
+        assert seconds == sorted(seconds), name
+        assert speeds == sorted(speeds, reverse=True), name

@@ -1,0 +1,77 @@
+"""Means, deviations and the corrected resampled t-test."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from knnpress.report.statistics import compare, summarize
+
+
+def test_summary_is_numpys():
+    values = [0.1, 0.4, 0.35, 0.2]
+    summary = summarize(values)
+    assert summary.mean == pytest.approx(np.mean(values))
+    assert summary.std == pytest.approx(np.std(values, ddof=1))
+    assert summary.n == 4
+
+
+def test_one_split_has_no_deviation_and_no_test():
+    assert summarize([0.3]).std is None
+    alone = compare([0.3], [0.1], 1.0)
+    assert alone.difference == pytest.approx(0.2)
+    assert (alone.low, alone.high, alone.p_worse, alone.p_better) == (None,) * 4
+    assert alone.worse is None
+    assert alone.better is None
+
+
+def test_a_case_by_hand():
+    """Differences 1, 2, 3: s² = 1; with n_test/n_train = 2/3 the variance of the mean is 1/3 + 2/3 = 1, so t = 2.
+
+    With 2 degrees of freedom P(T > t) = 1/2 - t / (2 sqrt(2 + t²)), and the 97.5 % point is 4.302653.
+    """
+    found = compare([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], 2 / 3)
+    assert found.difference == pytest.approx(2.0)
+    assert found.p_worse == pytest.approx(0.5 - 2 / (2 * math.sqrt(6)))
+    assert found.p_better == pytest.approx(1 - found.p_worse)
+    assert found.low == pytest.approx(2 - 4.302653, abs=1e-6)
+    assert found.high == pytest.approx(2 + 4.302653, abs=1e-6)
+    assert found.worse is False  # p = 0.09
+
+
+def test_without_test_points_it_is_the_paired_t_test_of_scipy(rng):
+    a, b = rng.random(7), rng.random(7)
+    found = compare(a, b, 0.0)
+    theirs = stats.ttest_rel(a, b, alternative="greater")
+    assert found.p_worse == pytest.approx(theirs.pvalue)
+    interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_the_correction_widens_the_interval_as_the_paper_says(rng):
+    a, b, k, share = rng.random(5), rng.random(5), 5, 1.0
+    narrow, wide = compare(a, b, 0.0), compare(a, b, share)
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(math.sqrt(1 + k * share))
+
+
+def test_significance_is_one_sided_at_five_per_cent():
+    better = compare([0.10, 0.11, 0.12, 0.10], [0.20, 0.22, 0.21, 0.21], 1.0)
+    assert better.better is True
+    assert better.worse is False
+    worse = compare([0.20, 0.22, 0.21, 0.21], [0.10, 0.11, 0.12, 0.10], 1.0)
+    assert worse.worse is True
+    assert worse.better is False
+
+
+@pytest.mark.parametrize(("shift", "p_worse"), [(0.0, 0.5), (0.25, 0.0), (-0.25, 1.0)])
+def test_the_same_difference_on_every_split(shift, p_worse):
+    base = [0.5, 0.25, 0.375]
+    found = compare([x + shift for x in base], base, 1.0)
+    assert (found.low, found.difference, found.high) == (shift,) * 3
+    assert found.p_worse == p_worse
+
+
+def test_splits_must_match():
+    with pytest.raises(ValueError, match="longer"):
+        compare([0.1, 0.2], [0.1, 0.2, 0.3], 1.0)
