@@ -143,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "report",
         "make a page of the results of an experiment",
         "knnpress report results/ -o report.html",
-        "The page needs nothing else, no network either. PNG, SVG, CSV and Markdown files of its parts are written, too.",
+        "The page needs nothing else, no network either. Its figures and tables are also written as files.",
     )
     report.add_argument("results", type=Path, metavar="RESULTS", help="folder that knnpress experiment wrote")
     report.add_argument("-o", "--output", type=Path, required=True, metavar="REPORT.html")
