@@ -129,6 +129,7 @@ def test_a_failure_is_no_result(tmp_path):
         (lambda folder: (folder / "plan.json").write_text("3"), "holds no plan"),
         (lambda folder: (folder / "records.jsonl").unlink(), "no finished run"),
         (lambda folder: (folder / "records.jsonl").write_text(""), "no finished run"),
+        (lambda folder: (folder / "records.jsonl").write_text('{"plan'), r"no finished run .*left out 1 broken line"),
     ],
 )
 def test_a_folder_without_results_is_refused(tmp_path, spoil, message):

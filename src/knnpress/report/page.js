@@ -52,7 +52,7 @@
 
   const linearTicks = (top) => {
     const rough = top / 5, unit = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 2.5, 5, 10].map((k) => k * unit).find((s) => s >= rough);
+    const step = [1, 2, 2.5, 5, 10].map((k) => k * unit).find((s) => s >= 0.85 * rough);
     const ticks = [];
     for (let k = 0; k * step <= top * 1.0001; k++) ticks.push(k * step);
     return ticks;

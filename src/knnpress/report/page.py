@@ -157,7 +157,7 @@ def _summary(cases: dict[str, list[Case]], verdict: Verdict) -> str:
     parts = [as_html(table) for table in tables.overviews(cases)]
     parts += [f"<p>{escape(_rivals(verdict))}</p>"] if verdict.rivals else []
     parts += [as_html(table) for table in (tables.speed_ups(cases), tables.training_times(cases)) if table]
-    return f'<section id="summary"><h2>All data sets</h2>{"".join(parts)}</section>'
+    return f'<section id="summary"><h2>All data sets</h2>{"".join(parts)}</section>' if parts else ""
 
 
 def _rivals(verdict: Verdict) -> str:
@@ -204,7 +204,8 @@ def _facts(data: DataSet, case: Case) -> str:
         "distance": {"jbld": "JBLD", "sinkhorn": "Sinkhorn"}.get(data.geometry, data.geometry),
     }
     listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items() if v)
-    text = " ".join(words.stop(part) for part in (data.features, data.protocol) if part)
+    about = {"Features": data.features, "Splits": data.protocol}
+    text = " ".join(f"{name}: {words.stop(said)}" for name, said in about.items() if said)
     cited = f'<p class="note">{escape(data.citation)}</p>' if data.citation else ""
     return f'<dl class="facts">{listed}</dl>' + (f"<p>{escape(text)}</p>" if text else "") + cited
 

@@ -23,7 +23,7 @@ MISSING = "–"
 
 def ratio_of(ratio: float) -> str:
     """0.02 is 2 %."""
-    return f"{100 * ratio:g} %"
+    return f"{100 * ratio:g}\N{NO-BREAK SPACE}%"
 
 
 def percent(share: float) -> str:
