@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from PIL import Image
+from scipy.io import savemat
 from sklearn.metrics import confusion_matrix
 
 import knnpress as kp
@@ -268,9 +269,10 @@ def test_points_without_labels_are_predicted(vectors, tmp_path, knnpress_main):
     with np.load(vectors) as file:
         np.savez(tmp_path / "bare.npz", X=file["X"])
         np.save(tmp_path / "bare.npy", file["X"])
+        savemat(tmp_path / "bare.mat", {"X": file["X"]})
     _, expected, _ = knnpress_main("predict", tmp_path / "m.knnp", vectors)
     assert expected.startswith("item,prediction,probability\n0,low,")
-    for name in ("bare.npz", "bare.npy"):
+    for name in ("bare.npz", "bare.npy", "bare.mat"):
         assert knnpress_main("predict", tmp_path / "m.knnp", tmp_path / name) == (0, expected, "")
 
 
@@ -421,8 +423,8 @@ def broken_folder(photos, tmp_path):
     """A copy of the images with a text file and an empty file among them."""
     root = tmp_path / "broken"
     shutil.copytree(photos / "test", root)
-    (root / "rows" / "text.png").write_text("I am no image")
-    (root / "columns" / "empty.png").touch()
+    (root / "columns" / "text.png").write_text("I am no image")
+    (root / "rows" / "empty.png").touch()
     return root
 
 
@@ -438,8 +440,8 @@ def test_bad_images_are_named_or_skipped(descriptor, photos, tmp_path, knnpress_
     assert not out.exists()
     status, _, err = knnpress_main(*args, "--skip-bad")
     assert status == 0
-    assert f"skipped: {root / 'rows' / 'text.png'} cannot be read" in err
-    assert f"skipped: {root / 'columns' / 'empty.png'} is empty" in err
+    assert f"skipped: {root / 'columns' / 'text.png'} cannot be read" in err
+    assert f"skipped: {root / 'rows' / 'empty.png'} is empty" in err
     assert len(load_points(out).X) == 36
     knnpress_main("describe", photos / "test", "-o", tmp_path / "good.npz", "--descriptor", descriptor)
     assert_array_equal(load_points(out).X, load_points(tmp_path / "good.npz").X)
@@ -463,7 +465,7 @@ def test_bad_images_in_all_commands(photos, model, tmp_path, knnpress_main):
     broken, sound = (kp.load(tmp_path / f"{name}.knnp").classifier_ for name in ("broken", "clean"))
     assert_array_equal(broken.prototypes_, sound.prototypes_)
     assert_array_equal(broken.prototype_labels_, sound.prototype_labels_)
-    alone = root / "rows" / "text.png"
+    alone = root / "columns" / "text.png"
     assert failed_after_notice(knnpress_main("predict", model, alone, "--skip-bad"), "none of the 1 images")
 
 
@@ -478,7 +480,8 @@ def test_a_pixel_and_a_constant_image(photos, model, tmp_path, knnpress_main):
     status, out, err = knnpress_main("predict", model, tmp_path / "flat.png")
     assert status == 0
     assert out.count("\n") == 2
-    assert err.startswith("knnpress: the covariance of 1 of 1 images is singular")  # a notice, not a Python warning
+    named = f"({tmp_path / 'flat.png'})"  # a notice, not a Python warning
+    assert err.startswith(f"knnpress: the covariance of 1 of 1 images is singular {named}")
     assert err.count("\n") == 1
 
 

@@ -61,6 +61,18 @@ def test_masks_in_a_folder_of_their_own(root):
     assert (image[..., -1] > 0).sum() == 119
 
 
+def test_masks_below_the_images_are_no_class_however_the_folders_are_given(root, monkeypatch):
+    for path in find_images(root):
+        put((root / "masks" / path.relative_to(root)).with_suffix(".png"), 0)
+    put(root / "masks" / "cat" / "of nothing.png")
+    monkeypatch.chdir(root.parent)
+    for folder in (root, Path("images")):
+        for masks in (root / "masks", Path("images/masks"), "images/../images/masks"):
+            data = load_image_folder(folder, masks=masks)
+            assert data.class_names == ("cat", "dog", "eel")
+            assert len(data.images) == 6
+
+
 def test_depth_beside_the_images_is_no_image_of_its_own(root):
     for path in find_images(root):
         put(path.with_name(path.stem + "_depth.png"), 1)

@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 from points import GROUND_COST, histograms, spd
 from scipy.io import savemat
 
-from knnpress.datasets import load_points
+from knnpress.datasets import load_points, load_unlabelled
 
 Y = np.array([3, 1, 3, 2, 1])
 
@@ -69,6 +69,33 @@ def test_matlab_histograms_may_stand_in_columns(tmp_path, rng):
     for k, stack in enumerate([H, H.T]):
         savemat(tmp_path / f"{k}.mat", {"X": stack, "y": Y})
         assert_array_equal(load_points(tmp_path / f"{k}.mat").X, H)
+
+
+def test_points_need_no_labels_where_none_are_asked_for(tmp_path, X):
+    np.savez(tmp_path / "a.npz", covariances=X)
+    np.save(tmp_path / "b.npy", X)
+    savemat(tmp_path / "c.mat", {"X": X})
+    savemat(tmp_path / "d.mat", {"X": X.transpose(1, 2, 0)})
+    savemat(tmp_path / "e.mat", {"X": X.transpose(1, 2, 0), "y": Y})
+    for name in ("a.npz", "b.npy", "c.mat", "d.mat", "e.mat"):
+        assert_array_equal(load_unlabelled(tmp_path / name), X)
+    np.savez(tmp_path / "f.npz", A=X)
+    np.savez(tmp_path / "g.npz", X=X[0, 0])
+    with pytest.raises(ValueError, match=r"f.npz has no points: it holds A; name them 'X'"):
+        load_unlabelled(tmp_path / "f.npz")
+    with pytest.raises(ValueError, match=r"g.npz holds points of shape \(3,\)"):
+        load_unlabelled(tmp_path / "g.npz")
+    with pytest.raises(FileNotFoundError, match=r"nowhere.npz is not there"):
+        load_unlabelled(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize("known", [{"y": Y}, {"ground_cost": GROUND_COST}])
+def test_unlabelled_histograms_may_stand_in_columns_where_it_can_be_told(tmp_path, rng, known):
+    H = histograms(rng, 5)
+    assert H.shape[1] != 5
+    for k, stack in enumerate([H, H.T]):
+        savemat(tmp_path / f"{k}.mat", {"X": stack, **known})
+        assert_array_equal(load_unlabelled(tmp_path / f"{k}.mat"), H)
 
 
 def test_bad_files_are_named(tmp_path, X):

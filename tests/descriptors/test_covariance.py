@@ -96,7 +96,7 @@ def test_a_file_is_reported_by_its_name(tmp_path):
 
     for k in range(2):
         Image.new("RGB", (20, 20), (k, 0, 0)).save(tmp_path / f"flat{k}.png")
-    with pytest.warns(UserWarning, match=r"images\[0\] \(.*flat0.png\), images\[1\] \(.*flat1.png\)"):
+    with pytest.warns(UserWarning, match=r"singular \([^ ]*flat0.png, [^ ]*flat1.png\)"):
         RegionCovariance().fit_transform([tmp_path / "flat0.png", tmp_path / "flat1.png"])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from knnpress import descriptors
 from knnpress.cli.choices import DESCRIPTORS, POINT_FILES
 from knnpress.cli.pictures import describe, find_pictures
-from knnpress.datasets import load_points
+from knnpress.datasets import load_points, load_unlabelled
 from knnpress.estimators import DescriptorClassifier
 from knnpress.exceptions import ModelFileError
 from knnpress.model_file import load
@@ -106,27 +105,5 @@ def _read_points(path: Path, args: argparse.Namespace, labelled: bool) -> tuple[
         data = load_points(path, args.labels)
         X, labels = data.X, np.array(data.class_names)[data.y]
     else:
-        X = _points_alone(path)
+        X = load_unlabelled(path)
     return X, [str(row) for row in range(len(X))], labels
-
-
-def _points_alone(path: Path) -> Array:
-    """Points of a file that may have no labels."""
-    try:
-        return load_points(path).X
-    except (ValueError, FileNotFoundError):
-        X = _unlabelled(path) if path.suffix in (".npz", ".npy") else None
-        if X is None:
-            raise
-        return X
-
-
-def _unlabelled(path: Path) -> Array | None:
-    """X of a NumPy file, if it can be had."""
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        with np.load(path, allow_pickle=False) as file:
-            return file["X"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None

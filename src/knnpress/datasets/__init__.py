@@ -12,7 +12,7 @@ from knnpress.datasets.local import (
     load_mpeg7,
     load_scene15,
 )
-from knnpress.datasets.points import load_points
+from knnpress.datasets.points import load_points, load_unlabelled
 
 __all__ = [
     "Dataset",
@@ -29,4 +29,5 @@ __all__ = [
     "load_mpeg7",
     "load_points",
     "load_scene15",
+    "load_unlabelled",
 ]

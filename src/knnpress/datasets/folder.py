@@ -59,8 +59,15 @@ def load_image_folder(
     root = Path(root)
     paths = find_images(root)
     companions = [_find_companions(root, paths, companion) for companion in (masks, depth)]
-    taken = {path for companion in companions for path in companion.values()}
-    paths = [path for path in paths if path not in taken]
+    taken = {os.path.abspath(path) for companion in companions for path in companion.values()}
+    # A folder of masks may itself lie below root; those without an image are no images either
+    aside = tuple(f"{os.path.abspath(c)}{os.sep}" for c in (masks, depth) if c is not None and not callable(c))
+
+    def is_image(path: Path) -> bool:
+        place = os.path.abspath(path)
+        return place not in taken and not place.startswith(aside)
+
+    paths = [path for path in paths if is_image(path)]
     classes = [path.relative_to(root).parts[0] if path.parent != root else None for path in paths]
     if not any(classes):
         loose = f"{len(paths)} images without a sub-folder" if paths else "no images"

@@ -14,7 +14,7 @@ from knnpress.datasets.dataset import Dataset, encode
 from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array
 
-__all__ = ["load_points"]
+__all__ = ["load_points", "load_unlabelled"]
 
 _POINTS = ("X", "points", "covariances", "histograms", "x", "data")
 _LABELS = ("y", "labels", "label", "class", "classes", "Y", "target")
@@ -42,8 +42,6 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
         y is 0-based; class_names holds the labels found.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there; give a .npz, .npy or .mat file of points")
     arrays = _read(path)
     X = as_float_array(_pick(arrays, _POINTS, path, "points"), "X")
     if labels is None and path.suffix == ".npy":
@@ -58,14 +56,37 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
     given = arrays.get("class_names")
     if given is not None and np.issubdtype(y.dtype, np.integer) and y.min() >= 0 and y.max() < np.size(given):
         codes, names = y.astype(np.intp), tuple(str(name).strip() for name in np.ravel(given).tolist())
-    cost = next((arrays[name] for name in _COST if name in arrays), None)
+    cost = _find(arrays, _COST)
     return Dataset(
         X, codes, names, f"points of the file {path}", None if cost is None else as_float_array(cost, "ground_cost")
     )
 
 
+def load_unlabelled(path: str | os.PathLike[str]) -> Array:
+    """Covariance matrices or histograms of a file that may have no labels: (n, d, d) or (n, d), to be predicted.
+
+    Parameters
+    ----------
+    path : path
+        As in `load_points`. Of a MATLAB file without labels, points are taken to be stacked along the last axis where
+        the first two are equal, or where the ground cost says so.
+    """
+    path = Path(path)
+    arrays = _read(path)
+    X = as_float_array(_pick(arrays, _POINTS, path, "points"), "X")
+    labels, cost = _find(arrays, _LABELS), _find(arrays, _COST)
+    in_columns = X.ndim == 3 or (X.ndim == 2 and cost is not None and X.shape[1] != len(cost))
+    n = labels.size if labels is not None else X.shape[-1] if in_columns else len(X)
+    X = _points_first(X, n, from_matlab=path.suffix == ".mat")
+    if X.ndim not in (2, 3):
+        raise ValueError(f"{path} holds points of shape {X.shape}; expected (n, d, d) or (n, d)")
+    return X
+
+
 def _read(path: Path) -> Mapping[str, Array]:
     """The arrays of a file, by name."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there; give a .npz, .npy or .mat file of points")
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as file:
@@ -101,11 +122,15 @@ def _points_first(X: Array, n: int, from_matlab: bool) -> Array:
 
 
 def _pick(arrays: Mapping[str, Array], names: tuple[str, ...], path: Path, what: str) -> Array:
-    for name in names:
-        if name in arrays:
-            return arrays[name]
-    found = ", ".join(arrays) or "nothing"
-    raise ValueError(f"{path} has no {what}: it holds {found}; name them {names[0]!r}")
+    found = _find(arrays, names)
+    if found is None:
+        raise ValueError(f"{path} has no {what}: it holds {', '.join(arrays) or 'nothing'}; name them {names[0]!r}")
+    return found
+
+
+def _find(arrays: Mapping[str, Array], names: tuple[str, ...]) -> Array | None:
+    """The first array that has one of the names."""
+    return next((arrays[name] for name in names if name in arrays), None)
 
 
 def _read_labels(path: Path, n: int) -> Array:

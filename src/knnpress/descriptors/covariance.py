@@ -136,7 +136,8 @@ class RegionCovariance(TransformerMixin, BaseEstimator):
         singular = singular_rows(C)
         if not len(singular):
             return
-        named = ", ".join(image_name(images, int(k)) for k in singular[:5]) + (", ..." if len(singular) > 5 else "")
+        names = [image_name(images, int(k), place=False) for k in singular[:5]]
+        named = ", ".join([*names, "..."] if len(singular) > 5 else names)
         what = (
             f"the covariance of {len(singular)} of {len(C)} images is singular ({named}): constant images or features, "
             "equal colours, or too few pixels"

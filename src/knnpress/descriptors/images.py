@@ -96,7 +96,9 @@ def decode(file: Any, name: str | None = None) -> Array:
     except FileNotFoundError:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds
-        raise ValueError(f"{name} cannot be read as an image ({error}); remove it or convert it to PNG") from error
+        # This one names the file a second time
+        reason = "of no known format" if isinstance(error, library.UnidentifiedImageError) else error
+        raise ValueError(f"{name} cannot be read as an image ({reason}); remove it or convert it to PNG") from error
     if pixels.dtype.kind == "i" and (pixels.min() < 0 or pixels.max() > 65535):
         raise ValueError(f"{name} has pixels from {pixels.min()} to {pixels.max()}; save it with 16 bits")
     return pixels.astype(np.uint16) if pixels.dtype.kind == "i" or pixels.dtype.str == ">u2" else pixels
@@ -255,10 +257,11 @@ def map_images(
     return [result for results in map_blocks(work, blocks, n_jobs) for result in results]
 
 
-def image_name(images: Images, k: int) -> str:
-    """What messages call an image: its place, and its file if it has one."""
-    is_file = isinstance(images[k], (str, os.PathLike))
-    return f"images[{k}] ({os.fspath(images[k])})" if is_file else f"images[{k}]"
+def image_name(images: Images, k: int, place: bool = True) -> str:
+    """What messages call an image: its place, and its file if it has one; or the file alone."""
+    if not isinstance(images[k], (str, os.PathLike)):
+        return f"images[{k}]"
+    return f"images[{k}] ({os.fspath(images[k])})" if place else os.fspath(images[k])
 
 
 def check_images(images: Images) -> Images:
