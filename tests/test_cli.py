@@ -675,7 +675,10 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
     assert "usage: knnpress" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["demo", "describe", "compress", "predict", "evaluate", "tune", "inspect"])
+COMMANDS = ["demo", "describe", "compress", "predict", "evaluate", "tune", "inspect", "experiment", "report"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
@@ -700,3 +703,30 @@ def test_the_shell_gets_help_at_once_and_exit_statuses(tmp_path):
     done = subprocess.run([KNNPRESS, "inspect", tmp_path / "absent.knnp"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"knnpress: {tmp_path / 'absent.knnp'}: No such file or directory\n"
+
+
+def test_an_experiment_runs_resumes_and_is_reported(tmp_path, capsys):
+    plan = tmp_path / "mine.toml"
+    plan.write_text(
+        """
+        [[study]]
+        data = "digits"
+        source = "digits-histograms"
+        subset = 100
+        n_splits = 2
+        ratios = [0.2]
+        methods = ["full", "Subsample", "SHC"]
+        settings = { SHC = { gamma = "scale", max_iter = 1 } }
+        """
+    )
+    assert main(["experiment", str(plan), "-o", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr()
+    assert "6 of 6 runs to do; about" in told.err
+    assert "6/6 digits / 1 / SHC 0.2: error" in told.err
+    assert f"knnpress report {tmp_path / 'out'} -o report.html" in told.out
+    assert main(["experiment", str(plan), "-o", str(tmp_path / "out")]) == 0
+    assert "0 of 6 runs to do" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "out"), "-o", str(tmp_path / "report.html")]) == 0
+    assert "digits" in (tmp_path / "report.html").read_text()
+    assert main(["experiment", "nothing", "-o", str(tmp_path / "out")]) == 2
+    assert "there is no plan 'nothing'" in capsys.readouterr().err

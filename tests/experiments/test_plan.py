@@ -1,0 +1,96 @@
+"""Plans: what they contain, and what is refused."""
+
+import pytest
+
+from knnpress.experiments import load_plan, plan_names
+from knnpress.experiments.methods import METHODS
+
+STUDY = 'data = "d"\nsource = "digits-covariances"\nmethods = ["full", "Subsample", "Condensed"]\n'
+
+
+def written(tmp_path, text):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", plan_names())
+def test_the_plans_that_ship_can_be_read_and_name_every_run_once(name):
+    plan = load_plan(name)
+    ids = [cell.id for cell in plan.cells()]
+    assert len(ids) == len(set(ids)) > 50
+    assert all(cell.method in METHODS for cell in plan.cells())
+
+
+def test_the_paper_plan_has_every_data_set_with_all_methods_at_four_sizes():
+    plain = [study for study in load_plan("paper").studies if not study.variant]
+    assert {study.data for study in plain} == {"eth80", "scene15", "kth", "fpha", "coil20", "mpeg7", "kylberg"}
+    for study in plain:
+        learned = {"SCC", "SCC paper"} if "SCC" in study.methods else {"SHC", "SHC paper"}
+        assert {"full", "Subsample", "Condensed", "Reduced", "FastCondensed", "RandomMutation"} | learned <= {
+            *study.methods
+        }
+        assert len(study.ratios) == 4
+
+
+def test_runs_of_a_study(tmp_path):
+    plan = load_plan(written(tmp_path, f'seed = 3\n[[study]]\n{STUDY}n_splits = 2\nratios = [0.1]\nonce = ["MDM"]'))
+    assert plan.seed == 3
+    assert [cell.id for cell in plan.cells()] == [
+        "d / 0 / full",
+        "d / 0 / Subsample 0.1",
+        "d / 0 / Condensed 0.1",
+        "d / 0 / Condensed",
+        "d / 0 / MDM",
+        "d / 1 / full",
+        "d / 1 / Subsample 0.1",
+        "d / 1 / Condensed 0.1",
+        "d / 1 / Condensed",
+    ]
+
+
+def test_more_runs_are_the_same_plan_and_other_points_are_not(tmp_path):
+    prints = [
+        load_plan(written(tmp_path, f"{head}\n[[study]]\n{STUDY}{more}")).fingerprint
+        for head, more in [
+            ("", ""),
+            ('title = "T"', "n_splits = 9\nratios = [0.5]"),
+            ("seed = 1", ""),
+            ("", "subset = 100"),
+            ("", "label_noise = 0.1"),
+        ]
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 4
+
+
+def test_paths_are_relative_to_the_plan(tmp_path):
+    (tmp_path / "points.npz").write_bytes(b"")
+    plan = load_plan(written(tmp_path, '[[study]]\ndata = "d"\nsource = "points.npz"\nmethods = ["full"]'))
+    assert plan.studies[0].source == str((tmp_path / "points.npz").resolve())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no \\[\\[study\\]\\]"),
+        ("a = ", "is no TOML"),
+        ("speed = 3", "says speed, which means nothing"),
+        (f"[[study]]\n{STUDY}colour = 1", "says colour; a study knows"),
+        ('[[study]]\ndata = "d"', "lacks methods, source"),
+        ('[[study]]\ndata = "d"\nsource = "s"\nmethods = ["Magic"]', "asks for 'Magic'; known methods: full"),
+        (f"[[study]]\n{STUDY}ratios = [2.0]", "ratios \\[2.0\\]; give shares"),
+        (f"[[study]]\n{STUDY}n_splits = 0", "n_splits 0; give 1 or more"),
+        (f"[[study]]\n{STUDY}[[study]]\n{STUDY}", "two studies 'd'; give one of them a variant"),
+    ],
+)
+def test_bad_plans_are_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        load_plan(written(tmp_path, text))
+
+
+def test_an_unknown_name_lists_the_known(tmp_path):
+    with pytest.raises(ValueError, match=r"no plan 'nothing'; choose .*digits"):
+        load_plan("nothing")
+    with pytest.raises(FileNotFoundError):
+        load_plan(tmp_path / "missing.toml")

@@ -1,0 +1,189 @@
+"""Working off a plan: records, resumption, and what they hold."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from knnpress.experiments import load_plan, read_records, run_plan
+from knnpress.experiments.measure import tune_method
+from knnpress.experiments.records import Recorder
+from knnpress.experiments.tasks import Tasks
+
+PLAN = """
+seed = 1
+[defaults]
+subset = 160
+n_splits = 2
+ratios = [0.15]
+settings = { SCC = { gamma = "scale", max_iter = 5 }, SHC = { gamma = "scale", max_iter = 2 } }
+[[study]]
+data = "covariances"
+source = "digits-covariances"
+methods = ["full", "Subsample", "Condensed", "SCC"]
+once = ["full LogEuclidean"]
+[[study]]
+data = "histograms"
+source = "digits-histograms"
+methods = ["full", "SHC"]
+once = ["full chi-square"]
+"""
+TIMINGS = {name for part in ("query", "full_query", "distance", "full_distance") for name in [f"{part}_seconds"]}
+TIMINGS |= {"train_seconds", "train_cpu_seconds", "finished"}
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def untimed(path):
+    return {r["id"]: {k: v for k, v in r.items() if k not in TIMINGS} for r in read_records(path)}
+
+
+def test_a_plan_is_worked_off_and_resumed(plan_file, tmp_path):
+    plan, told, seen = load_plan(plan_file), [], []
+    path = run_plan(plan, tmp_path / "out", tell=told.append, callback=lambda *a: seen.append(a))
+    records = read_records(path)
+    assert [record["id"] for record in records] != [cell.id for cell in plan.cells()]  # cheapest first
+    assert {record["id"] for record in records} == {cell.id for cell in plan.cells()}
+    assert any("16 of 16 runs to do; about" in sentence for sentence in told)
+    assert seen[-1][:2] == (16, 16)
+    assert all(isinstance(fact, str) for fact in seen[-1][2].values())
+    for record in records:
+        assert "failure" not in record
+        assert 0 <= record["test_error"] < 0.9
+        assert record["n_train"] == record["n_test"] == 80
+        assert {"numpy", "knnpress"} <= set(record["versions"])
+        assert record["machine"]["cores"] >= 1
+        assert record["train_seconds"] > 0
+    by_id = {record["id"]: record for record in records}
+    scc = by_id["covariances / 0 / SCC 0.15"]
+    assert (scc["n_prototypes"], scc["params"]) == (12, {"gamma": "scale", "max_iter": 5})
+    assert scc["full_distance_seconds"] > scc["distance_seconds"] > 0
+    assert by_id["covariances / 0 / full"]["n_prototypes"] == 80
+    assert by_id["covariances / 0 / full LogEuclidean"]["reference_error"] == by_id["covariances / 0 / full"]["test_error"]
+    about = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert about["data"]["histograms"]["kind"] == "histogram"
+    assert about["data"]["covariances"]["dims"] == 11
+    run_plan(plan, tmp_path / "out", callback=lambda *_: pytest.fail("there is nothing left to do"))
+    assert len(read_records(path)) == 16
+
+
+def test_exhibits_show_the_smallest_learned_set(plan_file, tmp_path):
+    run_plan(load_plan(plan_file), tmp_path / "out")
+    for data, shape in {"covariances": (12, 11, 11), "histograms": (12, 64)}.items():
+        with np.load(tmp_path / "out" / "exhibits" / f"{data}.npz", allow_pickle=False) as file:
+            found = dict(file)
+        assert found["prototypes"].shape == shape
+        assert found["nearest_images"].shape == (12, 64, 64, 3)
+        assert found["nearest_images"].dtype == np.uint8
+        assert found["confusion"].sum() == 80
+        assert (np.diff(found["suspects_loss"]) <= 0).all()
+        assert found["map_train"].shape == (80, 2)
+        assert json.loads((tmp_path / "out" / "exhibits" / f"{data}.json").read_text())["ratio"] == 0.15
+
+
+def test_processes_give_the_records_of_one_process(plan_file, tmp_path):
+    plan = load_plan(plan_file)
+    one, two = (run_plan(plan, tmp_path / f"out{n}", n_jobs=n) for n in (1, 2))
+    assert untimed(one) == untimed(two)
+
+
+def test_another_plan_is_refused_and_a_longer_one_goes_on(plan_file, tmp_path):
+    plan = load_plan(plan_file)
+    stop = lambda step, total, facts: step >= 2  # noqa: E731
+    path = run_plan(plan, tmp_path / "out", callback=stop)
+    assert len(read_records(path)) == 2
+    plan_file.write_text(PLAN.replace("seed = 1", "seed = 2"))
+    with pytest.raises(ValueError, match="holds records of another plan, e.g. .*; give another folder"):
+        run_plan(load_plan(plan_file), tmp_path / "out")
+    plan_file.write_text(PLAN.replace("n_splits = 2", "n_splits = 1").replace('"SCC"]', "]"))
+    run_plan(load_plan(plan_file), tmp_path / "out")
+    assert len(read_records(path)) == 8
+
+
+def test_a_broken_last_line_is_cut_off_and_other_nonsense_is_refused(plan_file, tmp_path):
+    plan = load_plan(plan_file)
+    path = run_plan(plan, tmp_path / "out", callback=lambda step, *_: step >= 2)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:40])
+    assert len(read_records(path)) == 2
+    Recorder(tmp_path / "out", plan)
+    assert path.read_bytes() == whole
+    path.write_bytes(b"nonsense\n" + whole)
+    with pytest.raises(ValueError, match="line 1 is no record"):
+        Recorder(tmp_path / "out", plan)
+
+
+def test_a_missing_package_is_recorded_and_tried_again(plan_file, tmp_path, monkeypatch):
+    plan_file.write_text(PLAN.replace('once = ["full LogEuclidean"]', 'once = ["MDM"]'))
+    plan = load_plan(plan_file)
+    monkeypatch.setitem(sys.modules, "pyriemann.classification", None)
+    path = run_plan(plan, tmp_path / "out")
+    failed = [record for record in read_records(path) if "failure" in record]
+    assert [record["failure"] for record in failed] == ["ImportError: needs pyriemann: pip install pyriemann"]
+    monkeypatch.delitem(sys.modules, "pyriemann.classification")
+    run_plan(plan, tmp_path / "out")
+    assert read_records(path)[-1]["method"] == "MDM"
+    assert read_records(path)[-1]["n_prototypes"] == 10
+
+
+def test_tuning_is_kept_among_the_records(plan_file, tmp_path, monkeypatch):
+    plan_file.write_text(PLAN.replace('SCC = { gamma = "scale", ', "SCC = { "))
+    plan, calls = load_plan(plan_file), []
+
+    def tuned(study, method, task, seed):
+        calls.append(method)
+        return {"sharpness": 4.0}
+
+    monkeypatch.setattr("knnpress.experiments.runner.tune_method", tuned)
+    path = run_plan(plan, tmp_path / "out", callback=lambda *_: True)
+    path = run_plan(plan, tmp_path / "out")
+    assert calls == ["SCC"]
+    records = {record["id"]: record for record in read_records(path)}
+    assert records["covariances / tuning / SCC"]["params"] == {"sharpness": 4.0}
+    plain = run_plan(load_plan(_with(plan_file, PLAN)), tmp_path / "plain")
+    usual = {r["id"]: r for r in read_records(plain)}["covariances / 0 / SCC 0.15"]
+    gamma = records["covariances / 0 / SCC 0.15"]["params"]["gamma"]
+    assert isinstance(gamma, float)
+    assert usual["params"]["gamma"] == "scale"
+
+
+def _with(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_tuning_keeps_the_usual_sharpness_unless_another_is_clearly_better(plan_file, tmp_path):
+    plan = load_plan(plan_file)
+    found = tune_method(plan.studies[0], "SCC", Tasks(tmp_path, None, 1).task(plan.studies[0], 0), 1)
+    assert set(found) <= {"sharpness", "learning_rate"}
+    assert 1 / 9 <= found["sharpness"] <= 9
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_records_end_up_the_same(plan_file, tmp_path):
+    whole = untimed(run_plan(load_plan(plan_file), tmp_path / "whole"))
+    command = [Path(sys.executable).parent / "knnpress", "experiment", plan_file, "-o", tmp_path / "out"]
+    draw, kills = random.Random(0), 0
+    while True:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(draw.uniform(1.0, 6.0) if kills < 10 else 0)
+        if kills < 10 and process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+            process.wait()
+            continue
+        assert process.wait() == 0
+        break
+    assert kills > 2
+    assert untimed(tmp_path / "out" / "records.jsonl") == whole
