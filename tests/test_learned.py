@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import knnpress
 from knnpress import SCC, SHC, SNC, PrototypeSampler
-from knnpress.compression import KeepAll, RandomMutation, StochasticCompression, Subsample
+from knnpress.compression import KeepAll, RandomMutation, StochasticCompression, Subsample, checkpoint
 
 QUICK = {"n_prototypes": 6, "gamma": 2.0, "max_iter": 5, "random_state": 0}
 MODELS = {
@@ -343,3 +343,42 @@ def test_a_saved_model_predicts_the_same(tmp_path):
     clf, X, _ = fitted("scc")
     clf.save(tmp_path / "model.knnp")
     assert_array_equal(knnpress.load(tmp_path / "model.knnp").predict_proba(X), clf.predict_proba(X))
+
+
+@pytest.mark.parametrize("name", ["scc", "shc", "snc"])
+@pytest.mark.parametrize("random_state", [0, None])
+def test_a_fit_broken_off_goes_on_from_its_checkpoint(name, random_state, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_PAUSE", 0.0)
+    seen = []
+
+    def interrupt(step, total, facts):
+        seen.append(facts["loss"])
+        if step == 4:
+            raise KeyboardInterrupt
+
+    model, points = MODELS[name]
+    X, y = labelled(points, 90)
+    path = tmp_path / "fit"
+    clf = clone(model).set_params(checkpoint=path, random_state=random_state, max_iter=10, early_stopping=False)
+    with pytest.raises(KeyboardInterrupt):
+        clone(clf).set_params(callback=interrupt).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        clf.fit(X, y)  # the callback does not make it another fit
+        assert clf.loss_curve_[:5] == seen
+        if random_state == 0:
+            whole = clone(clf).set_params(checkpoint=None).fit(X, y)
+            assert_array_equal(clf.prototypes_, whole.prototypes_)
+    assert not path.exists()
+
+
+def test_a_checkpoint_is_for_one_fit(tmp_path):
+    X, y = labelled("sqeuclidean", 90)
+    clf = SNC(checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match='n_prototypes="auto" is many fits, and a checkpoint serves one'):
+        clone(clf).set_params(n_prototypes="auto").fit(X, y)
+    with pytest.raises(ValueError, match='gamma="tune" is many fits, and a checkpoint serves one'):
+        clone(clf).set_params(gamma="tune").fit(X, y)
+    clone(clf).set_params(n_prototypes=6, max_iter=2).partial_fit(X, y)
+    assert list(tmp_path.iterdir()) == []

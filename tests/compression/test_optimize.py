@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
+from points import labelled
+from scipy import optimize
+from sklearn.exceptions import ConvergenceWarning
 
-from knnpress.compression.objective import Evaluation
-from knnpress.compression.optimize import minimize
+from knnpress.compression import Subsample
+from knnpress.compression.objective import Evaluation, Objective
+from knnpress.compression.optimize import _line_search, minimize, minimize_batches
+from knnpress.geometries import JBLD
 
 
 def bowl(theta):
@@ -65,3 +70,132 @@ def test_descent_returns_the_iterate_of_lowest_error():
 def test_an_unknown_method_is_refused_by_name():
     with pytest.raises(ValueError, match="optimizer is 'newton'; choose"):
         minimize(bowl, np.zeros((1, 1)), method="newton")
+
+
+def valley(theta):
+    """Rosenbrock's: a bent valley that no first step goes down along."""
+    x, y = theta[:, :-1], theta[:, 1:]
+    gap = y - x**2
+    gradient = np.zeros_like(theta)
+    gradient[:, :-1] = -400 * x * gap - 2 * (1 - x)
+    gradient[:, 1:] += 200 * gap
+    loss = float((100 * gap**2 + (1 - x) ** 2).sum())
+    return Evaluation(loss, gradient, min(1.0, loss))
+
+
+def slopes(function):
+    """Batches of a function: it, seen from slightly different places."""
+    return [lambda theta, k=k: function(theta + 0.01 * k) for k in range(4)]
+
+
+class Counted:
+    def __init__(self, function):
+        self.function, self.n = function, 0
+
+    def __call__(self, theta):
+        self.n += 1
+        return self.function(theta)
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "cg"])
+def test_the_bent_valley_is_followed_to_its_end(method):
+    found = minimize(valley, np.full((2, 3), -1.0), method=method, max_iter=400, tol=1e-9)
+    assert_allclose(found.theta, 1.0, atol=1e-6)
+
+
+def covariances():
+    X, y = labelled("jbld", 150)
+    start = Subsample().compress(X, y, geometry=JBLD(), n_prototypes=9, random_state=np.random.default_rng(0))
+    chart = JBLD().chart(X)
+    objective = Objective(X, y, labels=start.labels, geometry=JBLD(), chart=chart, gamma=3.0, floor=0.1, smoothing=0.05)
+    return objective, chart.to_theta(start.points)
+
+
+@pytest.mark.parametrize(("method", "theirs"), [("lbfgs", "L-BFGS-B"), ("cg", "CG")])
+def test_as_good_as_scipys_in_as_few_evaluations(method, theirs):
+    objective, start = covariances()
+    ours, scipys = Counted(objective), Counted(objective)
+
+    def value_and_gradient(flat):
+        evaluation = scipys(flat.reshape(start.shape))
+        return evaluation.loss, evaluation.gradient.ravel()
+
+    options = {"maxiter": 60, "gtol": 0.0} | ({"ftol": 0.0, "maxcor": 20} if method == "lbfgs" else {})
+    other = optimize.minimize(value_and_gradient, start.ravel(), jac=True, method=theirs, options=options)
+    found = minimize(ours, start, method=method, max_iter=60, tol=0.0)
+    fallen = found.loss_curve[0] - other.fun
+    assert found.loss_curve[-1] < other.fun + 0.02 * fallen
+    assert ours.n < 1.1 * scipys.n + 5
+
+
+@pytest.mark.parametrize("curvature", [0.9, 0.4])
+@pytest.mark.parametrize("step", [1e-6, 1e-3, 1.0, 1e3])
+def test_a_step_meets_the_strong_wolfe_conditions_wherever_the_search_begins(step, curvature):
+    theta = np.array([[-1.0, 0.5, 0.7]])
+    now = valley(theta)
+    direction = -now.gradient
+    point, evaluation = _line_search(valley, theta, now, direction, step, curvature)
+    slope = (now.gradient * direction).sum()
+    length = np.linalg.norm(point - theta) / np.linalg.norm(direction)
+    assert evaluation.loss <= now.loss + 1e-3 * length * slope
+    assert abs((evaluation.gradient * direction).sum()) <= curvature * abs(slope)
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "cg"])
+def test_where_the_function_ends_the_search_turns_back(method):
+    def walled(theta):
+        with np.errstate(invalid="ignore", divide="ignore"):  # not a number beyond 1, and its minimum close to there
+            loss, gradient = -np.log(1.0 - theta) - 50.0 * theta, 1.0 / (1.0 - theta) - 50.0
+        return Evaluation(float(loss.sum()), gradient, 0.0)
+
+    found = minimize(walled, np.array([[-40.0, 0.5]]), method=method, max_iter=100, tol=1e-9)
+    assert_allclose(found.theta, 0.98, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "cg"])
+def test_a_gradient_that_lies_ends_the_descent_with_the_best_point(method):
+    function = Counted(lambda theta: Evaluation(float((theta**2).sum()), -theta, 0.0))
+    found = minimize(function, np.ones((1, 2)), method=method, max_iter=50)
+    assert_array_equal(found.theta, 1.0)
+    assert function.n < 50
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
+def test_a_loss_that_is_no_number_says_so(method):
+    with pytest.warns(ConvergenceWarning, match="the loss became nan; lower gamma"):
+        minimize(lambda theta: Evaluation(np.nan, np.full_like(theta, np.nan), 1.0), np.ones((1, 2)), method=method)
+
+
+def copied(states):
+    """A `keep` that keeps everything."""
+    return lambda read: states.append({name: np.array(array) for name, array in read().items()})
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
+def test_a_descent_broken_off_anywhere_goes_on_as_if_it_had_not_been(method):
+    start, states = np.full((2, 3), -1.0), []
+    settings = {"method": method, "max_iter": 40, "tol": 1e-3, "learning_rate": 0.01}
+    whole = minimize(valley, start, keep=copied(states), **settings)
+    assert len(states) == whole.n_iter > 25  # beyond the memory of L-BFGS
+    for state in states:
+        seen = []
+        rest = minimize(valley, start, state=state, callback=lambda k, *_: seen.append(k), **settings)  # noqa: B023
+        assert_array_equal(rest.theta, whole.theta)
+        assert rest.loss_curve == whole.loss_curve
+        assert seen == list(range(len(state["curve"]), whole.n_iter + 1))
+
+
+def test_adam_broken_off_in_a_pass_goes_on_as_if_it_had_not_been():
+    start, states = np.full((2, 3), -1.0), []
+
+    def run(**more):
+        rng = np.random.default_rng(3)
+        rng.random(5)  # as the one who cut the batches has drawn
+        return minimize_batches(slopes(valley), start, max_iter=5, rng=rng, **more)
+
+    whole = run(keep=copied(states))
+    assert len(states) == 20
+    for state in states:
+        rest = run(state=state)
+        assert_array_equal(rest.theta, whole.theta)
+        assert rest.loss_curve == whole.loss_curve

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,28 @@ class Objective:
             return _wrong(step.D, same) + 1.0 - (P * same).sum(axis=1)
 
         return np.concatenate(map_blocks(block, self._blocks, self.n_jobs))
+
+    def state(self) -> dict[str, Array]:
+        """What earlier calls left that later results depend on, if only within the geometry's tolerance.
+
+        That is, the arrays of memories that are dataclasses; other memories hold nothing but X in another form.
+        """
+        known = {start: vars(memory) for start, memory in self._memory.items() if is_dataclass(memory)}
+        return {
+            f"{start}/{name}": value
+            for start, fields in known.items()
+            for name, value in fields.items()
+            if isinstance(value, np.ndarray)
+        }
+
+    def restore(self, theta: Array, state: dict[str, Array]) -> None:
+        """Go on as after the calls before `state`; any theta will do."""
+        if not state:
+            return
+        self(theta)  # makes the memories
+        for key, array in state.items():
+            start, name = key.split("/")
+            setattr(self._memory[int(start)], name, array)
 
     def batches(self, size: int, rng: np.random.Generator) -> list[Objective]:
         """Cut the training set at random into parts of about `size` rows, each an objective of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from knnpress.compression.checkpoint import Checkpoint, Keep, State, checkpoint_at, pack, unpack
+from knnpress.compression.fingerprint import describe_all
 from knnpress.compression.objective import Evaluation, Objective
 from knnpress.compression.optimize import Optimum, minimize, minimize_batches
 from knnpress.compression.prototypes import Compressor, Prototypes
@@ -66,6 +69,12 @@ class StochasticCompression(BaseEstimator):
         learning does not lose to its own start. Where the classes are too small to hold a part out, all are kept.
     validation_fraction : float
         Size of the held-out part.
+    checkpoint : str, path or None
+        A file that `compress` keeps its state in, rewritten every few seconds and deleted at the end. The same call
+        goes on from it where an earlier one was broken off, and ends with the same prototypes to the last bit. A file
+        of other data, parameters or version is refused. `random_state` None: as it was drawn then; a Generator must
+        be in the same state as it was. `callback` is not called again for iterations that are done. The file may be
+        large where distances are solved for (Sinkhorn): it holds the potentials of all pairs.
     """
 
     def __init__(
@@ -81,6 +90,7 @@ class StochasticCompression(BaseEstimator):
         smoothing: float = 0.05,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.gamma = gamma
         self.init = init
@@ -93,6 +103,7 @@ class StochasticCompression(BaseEstimator):
         self.smoothing = smoothing
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.checkpoint = checkpoint
 
     def compress(
         self,
@@ -114,37 +125,60 @@ class StochasticCompression(BaseEstimator):
         smooth = self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
         seed = int(rng.integers(2**31))
-        m = len(np.unique(y)) if n_prototypes is None else n_prototypes
+        wants_parts = self.early_stopping or self.gamma == "auto"
+        held_out = held_out_parts(y, self.validation_fraction, rng) if wants_parts else []
+        classes = np.unique(y)
+        m = len(classes) if n_prototypes is None else n_prototypes
 
-        def problem(rows: Indices | slice) -> Problem:
-            weight = None if sample_weight is None else sample_weight[rows]
-            start = self.start(X[rows], y[rows], geometry, m, np.random.default_rng(seed), n_jobs, weight)
-            return Problem(self, smooth, smooth.chart(X[rows]), X[rows], y[rows], weight, start, n_jobs, seed)
+        def about() -> dict[str, str]:
+            data = {"X": X, "y": y, "sample_weight": sample_weight, "geometry": geometry, "n_prototypes": m}
+            params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
+            drawn = "None" if random_state is None else f"one that draws {seed}"
+            return {**describe_all({**data, **params}), "random_state": drawn}
 
-        whole = problem(slice(None))
-        parts = []
-        if self.early_stopping or self.gamma == "auto":
-            for held_out in held_out_parts(y, self.validation_fraction, rng):
-                parts.append((problem(np.setdiff1d(np.arange(len(X)), held_out)), X[held_out], y[held_out]))
-        tracker = _Tracker(callback, self.max_iter)
-        usual = whole.usual_gamma()
-        gamma = usual if isinstance(self.gamma, str) else float(self.gamma)
-        steps, trace = self.max_iter, dict[str, Any]()
-        if parts:
-            gamma, steps, trace = self._choose(parts, gamma, usual, tracker)
-        found = whole.learn(gamma, steps, tracker.descent(steps))
-        if not self.early_stopping and found.n_iter == self.max_iter and still_falling(found.loss_curve):
+        with checkpoint_at(self.checkpoint, about) as checkpoint:
+            drawn = checkpoint.step(
+                lambda *_: {"seed": np.array(seed), **{f"part {k}": rows for k, rows in enumerate(held_out)}}
+            )
+            seed, held_out = int(drawn["seed"]), [drawn[f"part {k}"] for k in range(len(drawn) - 1)]
+
+            def problem(rows: Indices | slice) -> Problem:
+                weight = None if sample_weight is None else sample_weight[rows]
+
+                def start(*_: Any) -> State:
+                    found = self.start(X[rows], y[rows], geometry, m, np.random.default_rng(seed), n_jobs, weight)
+                    codes = np.searchsorted(classes, found.labels)
+                    return {"points": np.ascontiguousarray(found.points), "labels": codes}
+
+                kept = checkpoint.step(start)
+                begin = Prototypes(kept["points"], classes[kept["labels"]])
+                return Problem(self, smooth, smooth.chart(X[rows]), X[rows], y[rows], weight, begin, n_jobs, seed)
+
+            whole = problem(slice(None))
+            parts = [(problem(np.setdiff1d(np.arange(len(X)), rows)), X[rows], y[rows]) for rows in held_out]
+            tracker = _Tracker(callback, self.max_iter)
+            usual = whole.usual_gamma()
+            gamma = usual if isinstance(self.gamma, str) else float(self.gamma)
+            steps, trace = self.max_iter, dict[str, Any]()
+            if parts:
+                gamma, steps, trace = self._choose(parts, gamma, usual, tracker, checkpoint)
+
+            def descend(state: State | None, keep: Keep | None) -> State:
+                found = whole.learn(gamma, steps, tracker.descent(steps), state, keep)
+                return {"theta": found.theta, "curve": np.array(found.loss_curve)}
+
+            found = checkpoint.step(descend)
+            points = whole.chart.to_point(found["theta"])
+            weights = whole.represented(points).sum(axis=0)
+        curve = found["curve"].tolist()
+        n_iter = len(curve) - 1
+        if not self.early_stopping and n_iter == self.max_iter and still_falling(curve):
             warnings.warn(
                 f"the loss was still falling after max_iter={self.max_iter} iterations; raise max_iter",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        points = whole.chart.to_point(found.theta)
-        trace |= {
-            "loss_curve": found.loss_curve,
-            "n_iter": found.n_iter,
-            "weights": whole.represented(points).sum(axis=0),
-        }
+        trace |= {"loss_curve": curve, "n_iter": n_iter, "weights": weights}
         return Prototypes(points, whole.start.labels, gamma=gamma, trace=trace)
 
     def _check(self, geometry: Geometry) -> SmoothGeometry:
@@ -192,7 +226,12 @@ class StochasticCompression(BaseEstimator):
         )
 
     def _choose(
-        self, parts: list[tuple[Problem, Array, Labels]], gamma: float, usual: float, tracker: _Tracker
+        self,
+        parts: list[tuple[Problem, Array, Labels]],
+        gamma: float,
+        usual: float,
+        tracker: _Tracker,
+        checkpoint: Checkpoint,
     ) -> tuple[float, int, dict[str, Any]]:
         """gamma and the number of iterations that serve the held-out points best.
 
@@ -200,11 +239,16 @@ class StochasticCompression(BaseEstimator):
         does not speak clearly against it, and the latest iteration where it loses little.
         """
 
+        def follow_one(gamma: float, iterations: int, problem: Problem, X: Array, y: Labels) -> Array:
+            report = tracker.descent(iterations)
+            # judged by one sharpness for all: the sharper look the better to themselves
+            found = checkpoint.step(
+                lambda state, keep: {"scores": problem.follow(gamma, iterations, X, y, usual, report, state, keep)}
+            )
+            return found["scores"]
+
         def follow(gamma: float, iterations: int) -> Array:
-            curves = []
-            for problem, X, y in parts:
-                # judged by one sharpness for all: the sharper look the better to themselves
-                curves.append(problem.follow(gamma, iterations, X, y, usual, tracker.descent(iterations)))
+            curves = [follow_one(gamma, iterations, *part) for part in parts]
             return np.concatenate([np.pad(c, ((0, iterations + 1 - len(c)), (0, 0)), "edge") for c in curves], axis=1)
 
         trace: dict[str, Any] = {}
@@ -286,8 +330,15 @@ class Problem:
             n_jobs=self.n_jobs,
         )
 
-    def learn(self, gamma: float, iterations: int, callback: Callable[[int, Array, Evaluation], Any]) -> Optimum:
-        """Descend from the start."""
+    def learn(
+        self,
+        gamma: float,
+        iterations: int,
+        callback: Callable[[int, Array, Evaluation], Any],
+        state: State | None = None,
+        keep: Keep | None = None,
+    ) -> Optimum:
+        """Descend from the start, or go on from the state of a descent that was broken off."""
         settings = self.settings
         objective = self.objective(gamma, self.X, self.y, self.weight)
         theta = self.chart.to_theta(self.start.points)
@@ -297,11 +348,24 @@ class Problem:
         if method == "adam":
             rng = np.random.default_rng(self.seed)
             batches = objective.batches(settings.batch_size or len(self.X), rng)
-            rate = settings.learning_rate
-            return minimize_batches(batches, theta, max_iter=iterations, learning_rate=rate, rng=rng, callback=callback)
-        curve: list[float] = []
-        for slack in self.geometry.slacks:
+            if state is not None:
+                _restore(batches, state)
+            return minimize_batches(
+                batches,
+                theta,
+                max_iter=iterations,
+                learning_rate=settings.learning_rate,
+                rng=rng,
+                callback=callback,
+                state=state,
+                keep=_keep_also(keep, partial(_memories, batches)),
+            )
+        curve: list[float] = [] if state is None else state["earlier"].tolist()
+        n_left = len(self.geometry.slacks) if state is None else int(state["n_left"])
+        for slack in self.geometry.slacks[-n_left:]:
             objective.slack = slack
+            if state is not None:
+                _restore([objective], state)
             found = minimize(
                 objective,
                 theta,
@@ -310,10 +374,13 @@ class Problem:
                 tol=settings.tol if slack == 1.0 else max(settings.tol, slack * _SLACK_GRADIENT),
                 learning_rate=settings.learning_rate,
                 callback=partial(_shifted, callback, len(curve)),
+                state=state,
+                keep=_keep_also(keep, partial(_stage, objective, curve, n_left)),
             )
             theta, curve = found.theta, curve[:-1] + found.loss_curve
             if found.stopped or len(curve) > iterations:
                 break
+            state, n_left = None, n_left - 1
         return Optimum(theta, curve, len(curve) - 1)
 
     def follow(
@@ -324,11 +391,16 @@ class Problem:
         y: Labels,
         judge: float,
         callback: Callable[[int, Array, Evaluation], Any],
+        state: State | None = None,
+        keep: Keep | None = None,
     ) -> Array:
         """Scores of held-out points X, y, (k, n), at the start and after each of at most `iterations` iterations."""
         held_out = self.objective(judge, X, y)
         held_out.slack = self.geometry.slacks[0]
         rows: list[Array] = []
+        if state is not None:
+            rows = list(state["scores"])
+            held_out.restore(state["theta"], unpack("held_out", state))
 
         def look(k: int, theta: Array, evaluation: Evaluation) -> bool:
             rows.append(held_out.scores(theta))
@@ -336,8 +408,30 @@ class Problem:
             lost = k - int(np.argmin(curve)) >= _PATIENCE and curve[k] > min(curve) + _STEP_LOSS
             return bool(callback(k, theta, evaluation)) or lost
 
-        self.learn(gamma, iterations, look)
+        def seen() -> State:
+            return {"scores": np.array(rows), **pack("held_out", held_out.state())}
+
+        self.learn(gamma, iterations, look, state, _keep_also(keep, seen))
         return np.array(rows)
+
+
+def _keep_also(keep: Keep | None, more: Callable[[], State]) -> Keep | None:
+    """Keep more with each state."""
+    return None if keep is None else lambda read: keep(lambda: {**read(), **more()})
+
+
+def _stage(objective: Objective, earlier: list[float], n_left: int) -> State:
+    """What a stage of `Problem.learn` has to know to go on."""
+    return {"earlier": np.array(earlier), "n_left": np.array(n_left), **_memories([objective])}
+
+
+def _memories(objectives: list[Objective]) -> State:
+    return {key: array for k, one in enumerate(objectives) for key, array in pack(f"memory {k}", one.state()).items()}
+
+
+def _restore(objectives: list[Objective], state: State) -> None:
+    for k, one in enumerate(objectives):
+        one.restore(state["theta"], unpack(f"memory {k}", state))
 
 
 def _shifted(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 import warnings
@@ -18,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from knnpress.compression.fingerprint import changes, describe
 from knnpress.compression.selection import Subsample
 from knnpress.geometries.base import as_float_array
 from knnpress.progress import progress_bar
@@ -33,6 +33,7 @@ _SHARPNESS = (1 / 30, 30.0)  # gamma^2, in units of that of gamma="auto"
 _REG = (0.02, 0.3)  # in units of the median positive ground cost
 _RATE = (0.1, 10.0)
 _STUDY = "knnpress"
+_OF_ONE_RUN = ("n_jobs", "verbose", "callback", "checkpoint")  # parameters that change no result
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,9 @@ def tune(
     points, labels = as_float_array(X, "X"), column_or_1d(y)
     check_consistent_length(points, labels)
     _check_settings(estimator, space, n_trials, criterion)
-    about = {f"{type(estimator).__name__}.{k}": _describe(v) for k, v in estimator.get_params(deep=False).items()}
-    about = {name: text for name, text in about.items() if not name.endswith((".n_jobs", ".verbose", ".callback"))}
-    about |= {"X": _describe(points), "y": _describe(labels.tolist()), "space": _describe(space)}
+    about = {f"{type(estimator).__name__}.{k}": describe(v) for k, v in estimator.get_params(deep=False).items()}
+    about = {name: text for name, text in about.items() if name.split(".")[1] not in _OF_ONE_RUN}
+    about |= {"X": describe(points), "y": describe(labels.tolist()), "space": describe(space)}
     about |= {"criterion": f"{criterion}, {validation_fraction} of {n_splits}"}
     with _quiet(optuna), _open(optuna, storage) as study:
         seed = _agree(study, about, random_state, storage)
@@ -156,7 +157,7 @@ def tune(
 def _prepared(estimator: BaseEstimator, seed: int, n_jobs: int | None) -> BaseEstimator:
     """A clone that differs from trial to trial in nothing but the parameters tried."""
     params = estimator.get_params()
-    settings = {"verbose": 0, "callback": None}
+    settings = {"verbose": 0, "callback": None, "checkpoint": None}
     if params.get("random_state") is None:
         settings["random_state"] = seed
     if n_jobs is not None:
@@ -189,27 +190,6 @@ def _is_range(values: Any) -> bool:
         return False
     low, high, *log = values
     return all(isinstance(end, Real) for end in (low, high)) and low < high and (low > 0 or not log)
-
-
-def _describe(value: Any) -> str:
-    """A text that is the same for equal values, in another process too."""
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return f"array of shape {value.shape} and dtype {value.dtype}, {_digest(value.tobytes())}"
-    if isinstance(value, BaseEstimator):
-        params = value.get_params(deep=False).items()
-        return f"{type(value).__name__}({', '.join(f'{name}={_describe(v)}' for name, v in params)})"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name!r}: {_describe(v)}' for name, v in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        text = ", ".join(map(_describe, value))
-        return f"{type(value).__name__}({text if len(text) < 200 else _digest(text.encode())})"
-    if value is None or isinstance(value, (str, Real, np.generic)):
-        return repr(value)
-    return f"{type(value).__name__} {getattr(value, '__qualname__', '')}"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
 
 
 @contextmanager
@@ -252,10 +232,9 @@ def _agree(study: Any, about: dict[str, str], random_state: Any, path: Any) -> i
     known = study.user_attrs
     if _finished(study):
         now = about | ({"random_state": str(random_state)} if isinstance(random_state, Integral) else {})
-        before = {name: str(known.get("about", {}).get(name)) for name in now}
-        changes = [f"{name} was {before[name]:.80} and is {now[name]:.80}" for name in now if now[name] != before[name]]
-        if changes:
-            raise ValueError(f"storage {path} holds another search: {'; '.join(changes)}. Give another file")
+        changed = changes(known.get("about", {}), now)
+        if changed:
+            raise ValueError(f"storage {path} holds another search: {changed}. Give another file")
         return int(known["about"]["random_state"])
     if isinstance(random_state, Integral):
         seed = int(random_state)
@@ -278,7 +257,7 @@ def _suggester(space: Space | None, estimator: BaseEstimator, X: Array, y: Label
 
 def _draw(trial: Any, name: str, values: list[Any] | tuple[Any, ...]) -> Any:
     if isinstance(values, list):
-        texts = [value if value is None or isinstance(value, (str, Real)) else _describe(value) for value in values]
+        texts = [value if value is None or isinstance(value, (str, Real)) else describe(value) for value in values]
         return values[texts.index(trial.suggest_categorical(name, texts))]
     low, high, *log = values
     if isinstance(low, Integral) and isinstance(high, Integral):

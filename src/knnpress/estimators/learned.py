@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from typing import Any, Literal, TypeVar
 
@@ -62,6 +63,12 @@ warm_start : bool
 callback : callable or None
     ``callback(step, total, facts)`` after each iteration, facts a dict with "loss" and "error" of the training set; a
     true answer ends that descent.
+checkpoint : str, path or None
+    A file that `fit` keeps its state in, rewritten every few seconds and deleted when it ends. The same call goes on
+    from it where an earlier one was broken off, be it by ``kill -9``, and ends with the same prototypes. A file of
+    other data, parameters or version is refused. `callback` is not called again for iterations that are done. A
+    `random_state` of None is as it was drawn then; a generator must be in the state that it was in. Not with
+    ``n_prototypes="auto"`` and ``gamma="tune"``, which are many fits; `partial_fit` ignores it.
 vote : {"nearest", "soft"}
     "nearest" as in the paper; "soft": the class with the largest sum of probabilities.
 random_state : int, RandomState, Generator or None
@@ -118,6 +125,7 @@ class _LearnedModel(PrototypeModel):
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         vote: Literal["nearest", "soft"] = "nearest",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -137,6 +145,7 @@ class _LearnedModel(PrototypeModel):
         self.early_stopping = early_stopping
         self.warm_start = warm_start
         self.callback = callback
+        self.checkpoint = checkpoint
         self.vote = vote
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -160,6 +169,11 @@ class _LearnedModel(PrototypeModel):
         if self.vote not in ("nearest", "soft"):
             raise ValueError(f"vote is {self.vote!r}; choose 'nearest' or 'soft'")
         compressor = self._compressor()
+        if self.gamma == "tune" and self.checkpoint is not None:
+            raise ValueError(
+                'gamma="tune" is many fits, and a checkpoint serves one; search by knnpress.compression.tune, with its '
+                "own storage, and give what it finds"
+            )
         if self.gamma == "tune":
             compressor.set_params(**self._tuned(X, y))
         if self.warm_start and hasattr(self, "gamma_"):
@@ -296,6 +310,7 @@ class _LearnedModel(PrototypeModel):
             label_noise=self.label_noise,
             smoothing=self.smoothing,
             early_stopping=self.early_stopping,
+            checkpoint=self.checkpoint,
         )
 
     def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
@@ -384,6 +399,7 @@ class SCC(_LearnedModel):
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         vote: Literal["nearest", "soft"] = "nearest",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -406,6 +422,7 @@ class SCC(_LearnedModel):
             early_stopping=early_stopping,
             warm_start=warm_start,
             callback=callback,
+            checkpoint=checkpoint,
             vote=vote,
             random_state=random_state,
             n_jobs=n_jobs,
@@ -497,6 +514,7 @@ class SHC(_LearnedModel):
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         vote: Literal["nearest", "soft"] = "nearest",
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -518,6 +536,7 @@ class SHC(_LearnedModel):
             early_stopping=early_stopping,
             warm_start=warm_start,
             callback=callback,
+            checkpoint=checkpoint,
             vote=vote,
             random_state=random_state,
             n_jobs=n_jobs,

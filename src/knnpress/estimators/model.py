@@ -62,7 +62,13 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
-        rng = as_generator(self.random_state)
+        if n_prototypes == "auto" and getattr(compressor, "checkpoint", None) is not None:
+            raise ValueError(
+                'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '
+                "the checkpoint"
+            )
+        # None is handed on: a compressor that goes on from a checkpoint has been drawn for
+        rng = None if self.random_state is None else as_generator(self.random_state)
         trials: list[SizeTrial] = []
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
             context: dict[str, Any] = {

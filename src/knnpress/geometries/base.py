@@ -106,7 +106,8 @@ class Linearization:
     pullback : callable
         ``pullback(W)[j] = sum_i W[i, j] * dD[i, j] / dZ[j]``, of the shape of Z.
     memory : object
-        Belongs to this block of X; hand it back at the next step to save time. It is consumed by that call.
+        Belongs to this block of X; hand it back at the next step to save time. It is consumed by that call. Where later
+        results depend on it, if only within the tolerance, a dataclass: checkpoints keep its arrays.
     """
 
     D: Array
