@@ -245,6 +245,33 @@ def test_the_method_suits_the_points(cost, ndim, expected, tmp_path, knnpress_ma
     assert type(kp.load(tmp_path / "m.knnp")).__name__ == expected
 
 
+def test_a_compress_that_was_stopped_goes_on_from_its_checkpoint(vectors, tmp_path, knnpress_main, monkeypatch):
+    from knnpress.compression import checkpoint, optimize
+
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_PAUSE", 0.0)
+    command = ("compress", vectors, "--prototypes", 4)
+    assert knnpress_main(*command, "-o", tmp_path / "whole.knnp")[0] == 0
+    file, taken, step = tmp_path / "state", [], optimize._Lbfgs.__call__
+
+    def interrupted(self, *arguments):
+        taken.append(1)
+        if len(taken) == 3:
+            raise KeyboardInterrupt
+        return step(self, *arguments)
+
+    monkeypatch.setattr(optimize._Lbfgs, "__call__", interrupted)
+    command = (*command, "--checkpoint", file, "-o", tmp_path / "broken.knnp")
+    assert knnpress_main(*command)[0] == 130
+    assert file.exists()
+    assert failed(knnpress_main(*command, "--seed", 1), file, "of another fit", "random_state")
+    assert knnpress_main(*command)[0] == 0
+    assert (tmp_path / "broken.knnp").read_bytes() == (tmp_path / "whole.knnp").read_bytes()
+    assert not file.exists()
+    assert failed(knnpress_main(*command, "--method", "medoids"), "--checkpoint is for scc, shc, snc")
+    assert failed(knnpress_main("compress", vectors, *command[4:], "--auto"), "--auto is many fits")
+
+
 def test_auto_size_jobs_and_labels_from_another_file(tmp_path, knnpress_main, rng):
     y = np.arange(60) % 2
     np.save(tmp_path / "x.npy", rng.normal(size=(60, 2)) + 4 * y[:, None])

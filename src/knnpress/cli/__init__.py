@@ -82,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_training(compress, METHODS)
     compress.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.knnp")
+    compress.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="file that keeps the state of the learning: the same command goes on where it was stopped",
+    )
 
     predict = _add(
         commands,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from knnpress.cli.choices import LEARNED
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
 from knnpress.files import check_output
 
@@ -13,5 +14,13 @@ __all__ = ["run"]
 def run(args: argparse.Namespace) -> None:
     """Learn a model and write it to a file."""
     check_output(args.output)
+    check_output(args.checkpoint)
+    if args.checkpoint is not None and args.method not in (None, *LEARNED):
+        raise ValueError(f"--checkpoint is for {', '.join(LEARNED)}, which learn; {args.method} goes without")
+    if args.checkpoint is not None and args.auto:
+        raise ValueError("--auto is many fits, and a checkpoint serves one; give --ratio or --prototypes")
     data = read_training_set(args)
-    fit_and_save(make_classifier(args, data), data, args.output)
+    classifier = make_classifier(args, data)
+    if args.checkpoint is not None:
+        classifier.set_params(checkpoint=args.checkpoint)
+    fit_and_save(classifier, data, args.output)
