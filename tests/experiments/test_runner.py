@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from knnpress import SCC
 from knnpress.experiments import load_plan, read_records, run_plan
 from knnpress.experiments.measure import tune_method
 from knnpress.experiments.records import Recorder
@@ -45,13 +46,21 @@ def plan_file(tmp_path):
     return path
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A plan, the file of its records, and what was told and seen on the way."""
+    folder, told, seen = tmp_path_factory.mktemp("finished"), [], []
+    (folder / "mine.toml").write_text(PLAN)
+    plan = load_plan(folder / "mine.toml")
+    return plan, run_plan(plan, folder / "out", tell=told.append, callback=lambda *a: seen.append(a)), told, seen
+
+
 def untimed(path):
     return {r["id"]: {k: v for k, v in r.items() if k not in TIMINGS} for r in read_records(path)}
 
 
-def test_a_plan_is_worked_off_and_resumed(plan_file, tmp_path):
-    plan, told, seen = load_plan(plan_file), [], []
-    path = run_plan(plan, tmp_path / "out", tell=told.append, callback=lambda *a: seen.append(a))
+def test_a_plan_is_worked_off_and_resumed(finished):
+    plan, path, told, seen = finished
     records = read_records(path)
     assert [record["id"] for record in records] != [cell.id for cell in plan.cells()]  # cheapest first
     assert {record["id"] for record in records} == {cell.id for cell in plan.cells()}
@@ -70,18 +79,20 @@ def test_a_plan_is_worked_off_and_resumed(plan_file, tmp_path):
     assert (scc["n_prototypes"], scc["params"]) == (12, {"gamma": "scale", "max_iter": 5})
     assert scc["full_distance_seconds"] > scc["distance_seconds"] > 0
     assert by_id["covariances / 0 / full"]["n_prototypes"] == 80
-    assert by_id["covariances / 0 / full LogEuclidean"]["reference_error"] == by_id["covariances / 0 / full"]["test_error"]
-    about = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert (
+        by_id["covariances / 0 / full LogEuclidean"]["reference_error"] == by_id["covariances / 0 / full"]["test_error"]
+    )
+    about = json.loads((path.parent / "plan.json").read_text())
     assert about["data"]["histograms"]["kind"] == "histogram"
     assert about["data"]["covariances"]["dims"] == 11
-    run_plan(plan, tmp_path / "out", callback=lambda *_: pytest.fail("there is nothing left to do"))
+    run_plan(plan, path.parent, callback=lambda *_: pytest.fail("there is nothing left to do"))
     assert len(read_records(path)) == 16
 
 
-def test_exhibits_show_the_smallest_learned_set(plan_file, tmp_path):
-    run_plan(load_plan(plan_file), tmp_path / "out")
+def test_exhibits_show_the_smallest_learned_set(finished):
+    folder = finished[1].parent / "exhibits"
     for data, shape in {"covariances": (12, 11, 11), "histograms": (12, 64)}.items():
-        with np.load(tmp_path / "out" / "exhibits" / f"{data}.npz", allow_pickle=False) as file:
+        with np.load(folder / f"{data}.npz", allow_pickle=False) as file:
             found = dict(file)
         assert found["prototypes"].shape == shape
         assert found["nearest_images"].shape == (12, 64, 64, 3)
@@ -89,13 +100,12 @@ def test_exhibits_show_the_smallest_learned_set(plan_file, tmp_path):
         assert found["confusion"].sum() == 80
         assert (np.diff(found["suspects_loss"]) <= 0).all()
         assert found["map_train"].shape == (80, 2)
-        assert json.loads((tmp_path / "out" / "exhibits" / f"{data}.json").read_text())["ratio"] == 0.15
+        assert json.loads((folder / f"{data}.json").read_text())["ratio"] == 0.15
 
 
-def test_processes_give_the_records_of_one_process(plan_file, tmp_path):
-    plan = load_plan(plan_file)
-    one, two = (run_plan(plan, tmp_path / f"out{n}", n_jobs=n) for n in (1, 2))
-    assert untimed(one) == untimed(two)
+def test_processes_give_the_records_of_one_process(finished, tmp_path):
+    plan, path, _, _ = finished
+    assert untimed(run_plan(plan, tmp_path, n_jobs=2)) == untimed(path)
 
 
 def test_another_plan_is_refused_and_a_longer_one_goes_on(plan_file, tmp_path):
@@ -104,7 +114,7 @@ def test_another_plan_is_refused_and_a_longer_one_goes_on(plan_file, tmp_path):
     path = run_plan(plan, tmp_path / "out", callback=stop)
     assert len(read_records(path)) == 2
     plan_file.write_text(PLAN.replace("seed = 1", "seed = 2"))
-    with pytest.raises(ValueError, match="holds records of another plan, e.g. .*; give another folder"):
+    with pytest.raises(ValueError, match=r"holds records of another plan, e\.g\. .*; give another folder"):
         run_plan(load_plan(plan_file), tmp_path / "out")
     plan_file.write_text(PLAN.replace("n_splits = 2", "n_splits = 1").replace('"SCC"]', "]"))
     run_plan(load_plan(plan_file), tmp_path / "out")
@@ -151,16 +161,10 @@ def test_tuning_is_kept_among_the_records(plan_file, tmp_path, monkeypatch):
     assert calls == ["SCC"]
     records = {record["id"]: record for record in read_records(path)}
     assert records["covariances / tuning / SCC"]["params"] == {"sharpness": 4.0}
-    plain = run_plan(load_plan(_with(plan_file, PLAN)), tmp_path / "plain")
-    usual = {r["id"]: r for r in read_records(plain)}["covariances / 0 / SCC 0.15"]
-    gamma = records["covariances / 0 / SCC 0.15"]["params"]["gamma"]
-    assert isinstance(gamma, float)
-    assert usual["params"]["gamma"] == "scale"
-
-
-def _with(path, text):
-    path.write_text(text)
-    return path
+    usual = SCC(n_prototypes=12, gamma="scale", max_iter=0, early_stopping=False, random_state=1)
+    task = Tasks(tmp_path, None, 1).task(plan.studies[0], 0)
+    expected = 2.0 * usual.fit(task.X, task.y).gamma_
+    assert records["covariances / 0 / SCC 0.15"]["params"] == {"gamma": pytest.approx(expected), "max_iter": 5}
 
 
 def test_tuning_keeps_the_usual_sharpness_unless_another_is_clearly_better(plan_file, tmp_path):

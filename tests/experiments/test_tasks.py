@@ -127,5 +127,5 @@ def test_a_descriptor_that_learns_sees_the_training_part_alone(tmp_path, monkeyp
 
 
 def test_a_source_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere.npz is not there; give a folder of images"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.npz is not there; give a folder of images"):
         Tasks(tmp_path, None, 0).task(Study("d", "nowhere.npz"), 0)
