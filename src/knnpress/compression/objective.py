@@ -15,6 +15,9 @@ from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective"]
 
+#: What a soft error counts for beside a real one: little, since smoothing makes it larger while errors get fewer
+_SOFT = 0.25
+
 _Linearize = Callable[[Array, Any], Linearization]
 
 
@@ -94,13 +97,13 @@ class Objective:
         return Evaluation(loss, self.chart.pullback(theta, gradient), error)
 
     def scores(self, theta: Array) -> Array:
-        """Each point's error by its nearest prototype plus that by a soft one, which breaks the many ties, (n,)."""
+        """Each point's error by its nearest prototype, and a little of that by a soft one to break the many ties, (n,)."""
         linearize = self.geometry.linearize_at(self.chart.to_point(theta), self.slack)
 
         def block(rows: slice) -> Array:
             step, same = self._distances(rows, linearize)
             _, P = log_softmax(-(self.gamma**2) * step.D)
-            return _wrong(step.D, same) + 1.0 - (P * same).sum(axis=1)
+            return _wrong(step.D, same) + _SOFT * (1.0 - (P * same).sum(axis=1))
 
         return np.concatenate(map_blocks(block, self._blocks, self.n_jobs))
 
