@@ -97,7 +97,7 @@ class Objective:
         return Evaluation(loss, self.chart.pullback(theta, gradient), error)
 
     def scores(self, theta: Array) -> Array:
-        """Each point's error by its nearest prototype, and a little of that by a soft one to break the many ties, (n,)."""
+        """Each point's error by its nearest prototype, and a little of that by a soft one, which breaks ties, (n,)."""
         linearize = self.geometry.linearize_at(self.chart.to_point(theta), self.slack)
 
         def block(rows: slice) -> Array:
