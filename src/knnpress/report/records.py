@@ -136,9 +136,7 @@ def read_results(folder: Path) -> Results:
     records = list(_read_records(folder / "records.jsonl", plan.get("fingerprint"), notices))
     if not records:
         why = f" ({'; '.join(notices)})" if notices else ""
-        raise ValueError(
-            f"{folder} holds no finished run of its plan{why}; let knnpress experiment finish one"
-        )
+        raise ValueError(f"{folder} holds no finished run of its plan{why}; let knnpress experiment finish one")
     about = plan.get("data")
     about = about if isinstance(about, dict) else {}
     used = {record.data for record in records}

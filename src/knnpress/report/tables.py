@@ -53,17 +53,18 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
         rows = []
         for case in members:
             cells = {cell.ratio: cell for cell in cells_of(case)}
-            full = case.summary("full", None)
+            reach = _reach(list(cells.values()))
             rows.append(
                 [
                     Cell(case.data.title, (case.data.name,)),
-                    _summary_cell(full),
-                    *(_overview_cell(cells[r]) if r in cells else _empty(len(parts)) for r in ratios),
+                    _summary_cell(case.summary("full", None)),
+                    *(_overview_cell(cells[r], reach) if r in cells else _empty(len(parts)) for r in ratios),
                 ]
             )
         note = (
-            "Points of test error more (+) or less (−) than the full training set, and the 95 % interval. ✓ / ✗: not "
-            f"significantly / significantly worse at 5 %, one-sided, by the {TEST}. ≤ / >: within / beyond the margin."
+            "Points of test error more (+) or less (−) than the full training set, and the 95 % interval, drawn about "
+            "a tick at zero with the margin shaded. ✓ / ✗: not significantly / significantly worse at 5 %, one-sided, "
+            f"by the {TEST}. ≤ / >: within / beyond the margin."
         )
         title = "Ours minus the full training set" + (
             f", {words.ratio_of(ratios[0])} and up" if len(groups) > 1 else ""
@@ -73,13 +74,13 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
     return tables
 
 
-def _overview_cell(cell: Against) -> Cell:
+def _overview_cell(cell: Against, reach: float) -> Cell:
     comparison = cell.comparison
     values = (100 * comparison.difference, _percent(comparison.low), _percent(comparison.high), *_marks(cell))
     text = f"{words.points(comparison.difference)} {words.interval(comparison)} {_signs(cell)}"
     html = (
         f"<b>{words.points(comparison.difference)}</b> {_signs_html(cell)}<br>"
-        f"<small>{words.interval(comparison)}</small>"
+        f"<small>{words.interval(comparison)}</small>{_whisker(cell, reach)}"
     )
     return Cell(text, values, "good" if cell.not_worse and cell.within else "bad", html)
 
@@ -99,7 +100,7 @@ def minus_full(cases: list[Case]) -> Table:
     groups, k = [], 0
     for case in cases:
         cells = cells_of(case)
-        reach = max((abs(x) for c in cells for x in _ends(c.comparison)), default=0.0)
+        reach = _reach(cells)
         k = max([k, *(c.comparison.n for c in cells)])
         rows = [
             [
@@ -607,8 +608,12 @@ def _verdict(cell: Against) -> str:
     return f"{tested}, {'within' if cell.within else 'beyond'} {_margin(cell)}"
 
 
-def _ends(comparison: Comparison) -> tuple[float, ...]:
-    return tuple(x for x in (comparison.difference, comparison.low, comparison.high) if x is not None)
+def _reach(cells: list[Against]) -> float:
+    """How far from zero the intervals go."""
+    ends = [
+        end for c in cells for end in (c.comparison.difference, c.comparison.low, c.comparison.high) if end is not None
+    ]
+    return max(map(abs, ends), default=0.0)
 
 
 def _whisker(cell: Against, reach: float) -> str:
