@@ -12,10 +12,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from points import GROUND_COST, labelled
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
 from knnpress import SCC, SHC, SNC, PrototypeClassifier
 from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
 from knnpress.compression.tuning import _parts, tune
+from knnpress.descriptors import SPDProjection
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few iterations, for speed
 
@@ -161,6 +163,25 @@ def test_a_space_may_be_a_function_and_the_estimator_any_classifier():
     }
     with pytest.raises(ValueError, match="PrototypeClassifier is no learned model, so its space is not known; give"):
         quick(estimator, space=None)
+
+
+def test_steps_of_a_pipeline_are_tuned_seeded_and_kept_quiet(file, capfd):
+    shrink = SPDProjection(4, 5, 5, max_iter=3)
+    pipeline = make_pipeline(shrink, SCC(n_prototypes=3, gamma=1.0, max_iter=1, init=Subsample(), verbose=1))
+    space = {"spdprojection__n_dims": (1, 3), "spdprojection__n_within": (1, 9), "spdprojection__n_between": (1, 9)}
+    matrices, y = labelled("jbld", 60)
+    settings = {"space": space, "n_trials": 3, "random_state": 0, "storage": file}
+    found = tune(pipeline, matrices, y, **settings)
+    assert capfd.readouterr().err == ""
+    assert {trial["failure"] for trial in found.trials} == {None}
+    assert found.estimator.named_steps["spdprojection"].n_dims == found.best_params["spdprojection__n_dims"]
+    assert found.estimator.named_steps["scc"].random_state is None
+    assert found.estimator.named_steps["scc"].verbose == 1
+    assert tried(tune(pipeline, matrices, y, **settings | {"storage": None})) == tried(found)  # seeded
+    pipeline.set_params(scc__n_jobs=1, scc__verbose=0)  # these change no result
+    assert tried(tune(pipeline, matrices, y, **settings)) == tried(found)
+    with pytest.raises(ValueError, match="holds another search"):
+        tune(pipeline.set_params(scc__n_prototypes=4), matrices, y, **settings)
 
 
 @pytest.mark.parametrize(

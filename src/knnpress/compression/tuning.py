@@ -33,7 +33,7 @@ _SHARPNESS = (1 / 30, 30.0)  # gamma^2, in units of that of gamma="auto"
 _REG = (0.02, 0.3)  # in units of the median positive ground cost
 _RATE = (0.1, 10.0)
 _STUDY = "knnpress"
-_OF_ONE_RUN = ("n_jobs", "verbose", "callback", "checkpoint")  # parameters that change no result
+_OF_ONE_RUN = {"n_jobs": None, "verbose": False, "callback": None, "checkpoint": None}  # they change no result
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def tune(
 
     Parameters
     ----------
-    estimator : SCC, SHC or SNC
+    estimator : SCC, SHC or SNC; or any classifier, also a pipeline, with a space
         Not changed. Parameters outside the space keep its values.
     X : array of shape (n, d) or (n, d, d)
     y : array of shape (n,)
@@ -126,8 +126,8 @@ def tune(
     points, labels = as_float_array(X, "X"), column_or_1d(y)
     check_consistent_length(points, labels)
     _check_settings(estimator, space, n_trials, criterion)
-    about = {f"{type(estimator).__name__}.{k}": describe(v) for k, v in estimator.get_params(deep=False).items()}
-    about = {name: text for name, text in about.items() if name.split(".")[1] not in _OF_ONE_RUN}
+    plain = _with_parameters(estimator, _OF_ONE_RUN)
+    about = {f"{type(estimator).__name__}.{k}": describe(v) for k, v in plain.get_params(deep=False).items()}
     about |= {"X": describe(points), "y": describe(labels.tolist()), "space": describe(space)}
     about |= {"criterion": f"{criterion}, {validation_fraction} of {n_splits}"}
     with _quiet(optuna), _open(optuna, storage) as study:
@@ -156,13 +156,21 @@ def tune(
 
 def _prepared(estimator: BaseEstimator, seed: int, n_jobs: int | None) -> BaseEstimator:
     """A clone that differs from trial to trial in nothing but the parameters tried."""
-    params = estimator.get_params()
-    settings = {"verbose": 0, "callback": None, "checkpoint": None}
-    if params.get("random_state") is None:
-        settings["random_state"] = seed
-    if n_jobs is not None:
-        settings["n_jobs"] = n_jobs
-    return clone(estimator).set_params(**{name: value for name, value in settings.items() if name in params})
+    base = _with_parameters(estimator, {name: value for name, value in _OF_ONE_RUN.items() if name != "n_jobs"})
+    base = base if n_jobs is None else _with_parameters(base, {"n_jobs": n_jobs})
+    unseeded = [name for name, value in base.get_params().items() if _own(name) == "random_state" and value is None]
+    return base.set_params(**dict.fromkeys(unseeded, seed))
+
+
+def _with_parameters(estimator: BaseEstimator, values: Mapping[str, Any]) -> BaseEstimator:
+    """A clone in which all parameters of these names have these values, those of a pipeline's steps too."""
+    names = [name for name in estimator.get_params() if _own(name) in values]
+    return clone(estimator).set_params(**{name: values[_own(name)] for name in names})
+
+
+def _own(name: str) -> str:
+    """What the step to which a parameter belongs calls it."""
+    return name.rpartition("__")[2]
 
 
 def _check_settings(estimator: BaseEstimator, space: Space | None, n_trials: int, criterion: str) -> None:
