@@ -17,7 +17,7 @@ _FOLDER = Path("knnpress-demo")
 
 def run(args: argparse.Namespace) -> None:
     """Run the plan "demo", print ours against the full set, and write the report."""
-    print("600 handwritten digits, half to train and half to test, twice; as covariances and as histograms")
+    print("Handwritten digits, half to train and half to test, twice: 800 as covariances, 400 as histograms")
     work_off(load_plan("demo"), _FOLDER)
     written = write_report(_FOLDER, _FOLDER / "report.html")
     for text in written.notices:
