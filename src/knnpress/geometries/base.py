@@ -106,8 +106,8 @@ class Linearization:
     pullback : callable
         ``pullback(W)[j] = sum_i W[i, j] * dD[i, j] / dZ[j]``, of the shape of Z.
     memory : object
-        Belongs to this block of X; hand it back at the next step to save time. It is consumed by that call. Where later
-        results depend on it, if only within the tolerance, a dataclass: checkpoints keep its arrays.
+        Belongs to this block of X; hand it back at the next step to save time. It is consumed by that call. Arrays
+        that later results depend on by more than rounding are named in its attribute ``kept``, for checkpoints.
     """
 
     D: Array

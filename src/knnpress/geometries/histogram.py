@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import logsumexp
@@ -92,6 +92,7 @@ class _Memory:
     potential: Array
     relaxation: Array
     self_x: Array
+    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation")
 
 
 class Sinkhorn(BaseEstimator):
