@@ -102,16 +102,20 @@ def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
         "[1, 2]",
         json.dumps(run("full", 1, 0.03) | {"test_error": float("nan")}),
         json.dumps(run("full", 2, 0.03) | {"test_error": 3}),
-        json.dumps(run("full", 3, 0.03) | {"plan": "another"}),
         json.dumps({"id": "t", "plan": synthetic.PLAN, "kind": "tuning", "params": {}}),
         json.dumps(run("full", 0, 0.05)),  # the same run again: the last counts
     ]
     results = read(tmp_path, lines)
     assert [record.test_error for record in results.records] == [0.05]
-    assert results.notices == [
-        "records.jsonl: left out 4 broken lines (2, 3, 4, 5)",
-        "records.jsonl: left out 1 record of another plan",
-    ]
+    assert results.notices == ["records.jsonl: left out 4 broken lines (2, 3, 4, 5)"]
+
+
+def test_each_study_has_its_plan_and_the_later_one_counts(tmp_path):
+    lines = [run("full", 0, 0.01) | {"plan": "old"}, run("full", 1, 0.02) | {"plan": "new"}]
+    lines += [run("full", 0, 0.03, variant="noise") | {"plan": "another"}]
+    results = read(tmp_path, lines)
+    assert [record.test_error for record in results.records] == [0.02, 0.03]
+    assert results.notices == ["records.jsonl: left out 1 record of another plan"]
 
 
 def test_a_failure_is_no_result(tmp_path):

@@ -7,7 +7,6 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,10 +132,10 @@ def read_results(folder: Path) -> Results:
     """
     plan = _read_plan(folder)
     notices: list[str] = []
-    records = list(_read_records(folder / "records.jsonl", plan.get("fingerprint"), notices))
+    records = _read_records(folder / "records.jsonl", notices)
     if not records:
         why = f" ({'; '.join(notices)})" if notices else ""
-        raise ValueError(f"{folder} holds no finished run of its plan{why}; let knnpress experiment finish one")
+        raise ValueError(f"{folder} holds no finished run{why}; let knnpress experiment finish one")
     about = plan.get("data")
     about = about if isinstance(about, dict) else {}
     used = {record.data for record in records}
@@ -161,12 +160,11 @@ def _read_plan(folder: Path) -> dict[str, Any]:
     return plan
 
 
-def _read_records(path: Path, fingerprint: object, notices: list[str]) -> Iterator[Record]:
-    """The records of the plan, the last of each id, in the order of the file."""
+def _read_records(path: Path, notices: list[str]) -> list[Record]:
+    """The last record of each run, in the order of the file; of a study that was planned twice, the later plan's."""
     lines = path.read_bytes().split(b"\n") if path.is_file() else []
-    found: dict[str, Record] = {}
+    found: dict[str, tuple[object, Record]] = {}
     strange: list[int] = []
-    others = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -174,20 +172,18 @@ def _read_records(path: Path, fingerprint: object, notices: list[str]) -> Iterat
             raw = json.loads(line)
             if raw.get("kind", "run") != "run":  # the tuning before
                 continue
-            record = _record(raw)
+            found[str(raw.get("id", number))] = raw.get("plan"), _record(raw)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             strange.append(number)
-            continue
-        if fingerprint is not None and raw.get("plan") != fingerprint:
-            others += 1
-            continue
-        found[str(raw.get("id", number))] = record
     if strange:
         shown = ", ".join(map(str, strange[:5])) + (", …" if len(strange) > 5 else "")
         notices.append(f"{path.name}: left out {len(strange)} broken line{'s' * (len(strange) > 1)} ({shown})")
+    plans = {(record.data, record.variant): plan for plan, record in found.values()}
+    kept = [record for plan, record in found.values() if plan == plans[record.data, record.variant]]
+    others = len(found) - len(kept)
     if others:
         notices.append(f"{path.name}: left out {others} record{'s' * (others > 1)} of another plan")
-    yield from found.values()
+    return kept
 
 
 def _record(raw: dict[str, Any]) -> Record:
