@@ -23,8 +23,8 @@ OPTIONAL = {"ot", "dask", "distributed", "optuna", "cv2", "plotly", "torch", "ma
 
 #: Each part may import itself and those before it; `__init__` may import all.
 ORDER = [
-    *("typing", "exceptions", "files", "progress", "parallel", "_core", "geometries", "neighbors", "compression"),
-    *("model_file", "estimators", "descriptors", "datasets", "experiments", "report", "cli"),
+    *("typing", "exceptions", "files", "progress", "parallel", "rows", "cluster", "_core", "geometries", "neighbors"),
+    *("compression", "model_file", "estimators", "descriptors", "datasets", "experiments", "report", "cli"),
 ]
 #: What the order would allow but the flow of the data does not.
 NEVER = {

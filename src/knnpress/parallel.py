@@ -17,13 +17,16 @@ import joblib
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["BLOCK_BYTES", "map_blocks", "map_tasks", "resolve_n_jobs", "row_blocks"]
+__all__ = ["BLOCK_BYTES", "MEMORY_BYTES", "map_blocks", "map_tasks", "resolve_n_jobs", "row_blocks"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: A block of distances never takes more than this.
 BLOCK_BYTES = 16 * 2**20
+
+#: What all blocks of points that are not in memory may keep between two evaluations, on one machine.
+MEMORY_BYTES = 256 * 2**20
 
 _TARGET_BLOCKS = 32  # enough to keep many threads even
 _LEAST_ROWS, _LEAST_BYTES = 32, 2048  # below this the call itself costs as much as the work

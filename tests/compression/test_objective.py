@@ -61,11 +61,11 @@ def test_the_gradient_holds_in_the_papers_own_chart_too(rng):
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_loss_and_error_are_those_of_the_pairwise_distances(rng, name):
     function, theta = objective(rng, name)
-    D = function.geometry.pairwise(function.X, function.chart.to_point(theta))
-    same = function.y[:, None] == function.labels
+    D = function.geometry.pairwise(function.rows.X, function.chart.to_point(theta))
+    same = function.rows.y[:, None] == function.labels
     evaluation = function(theta)
     assert_allclose(evaluation.loss, neighbor_loss(D, same, 1.3)[0] / 70, rtol=1e-9)
-    assert_allclose(evaluation.error, (function.labels[D.argmin(axis=1)] != function.y).mean())
+    assert_allclose(evaluation.error, (function.labels[D.argmin(axis=1)] != function.rows.y).mean())
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)

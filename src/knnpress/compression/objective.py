@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from knnpress.compression.loss import log_softmax, neighbor_loss
-from knnpress.geometries.base import Chart, Linearization, SmoothGeometry
-from knnpress.parallel import map_blocks, row_blocks
+from knnpress.geometries.base import Chart, SmoothGeometry
+from knnpress.rows import LocalRows, Memory, Rows, Work
 from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective"]
 
 #: What a soft error counts for beside a real one: little, since smoothing makes it larger while errors get fewer
 _SOFT = 0.25
-
-_Linearize = Callable[[Array, Any], Linearization]
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,26 @@ class Evaluation:
     error: float
 
 
+@dataclass(frozen=True)
+class _Terms:
+    """What the loss of a block depends on, beside the prototypes."""
+
+    geometry: SmoothGeometry
+    labels: Labels
+    gamma: float
+    floor: float
+    smoothing: float
+    total: float  # of the weights; the number of points where they have none
+
+
 class Objective:
     """Mean soft nearest-neighbour loss of a training set, as a function of the prototypes' parameters.
 
     Parameters
     ----------
-    X, y : ndarray of shapes (n, ...), (n,)
-        Checked points and their labels.
+    X : ndarray of shape (n, ...), or Rows
+        Checked points; rows know their labels and weights.
+    y : ndarray of shape (n,) or None
     labels : ndarray of shape (m,)
         Labels of the prototypes.
     geometry : SmoothGeometry
@@ -55,6 +66,10 @@ class Objective:
     floor, smoothing : float
         Of the loss; see `neighbor_loss`.
     n_jobs : int or None
+    blocks : list of slice or None
+        Rows that count; None: all.
+    memory : Memory or None
+        To share with objectives of other rows.
 
     Attributes
     ----------
@@ -67,8 +82,8 @@ class Objective:
 
     def __init__(
         self,
-        X: Array,
-        y: Labels,
+        X: Array | Rows,
+        y: Labels | None = None,
         *,
         labels: Labels,
         geometry: SmoothGeometry,
@@ -78,46 +93,42 @@ class Objective:
         floor: float = 0.0,
         smoothing: float = 0.0,
         n_jobs: int | None = None,
+        blocks: Sequence[slice] | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        self.X, self.y, self.labels = X, y, labels
-        self.geometry, self.chart, self.gamma, self.n_jobs = geometry, chart, gamma, n_jobs
+        if isinstance(X, np.ndarray):
+            assert y is not None
+            self.rows: Rows = LocalRows(X, y, weight, n_jobs)
+        else:
+            self.rows = X
+        self.labels, self.geometry, self.chart, self.gamma = labels, geometry, chart, gamma
         self.floor, self.smoothing = floor, smoothing
         self.slack = 1.0
-        self.weight = np.full(len(X), 1.0 / len(X)) if weight is None else weight / weight.sum()
-        self._blocks = row_blocks(len(X), 8 * len(labels))
-        self._memory: dict[int, Any] = {}
+        self._blocks = self.rows.cut(len(labels)) if blocks is None else blocks
+        self._memory = self.rows.memory() if memory is None else memory
+        self._total = _total(self.rows.weight, self._blocks)
 
     def __call__(self, theta: Array) -> Evaluation:
         """Evaluate at theta, (m, p)."""
-        linearize = self.geometry.linearize_at(self.chart.to_point(theta), self.slack)
-        parts = map_blocks(lambda rows: self._block(rows, linearize), self._blocks, self.n_jobs)
-        loss, gradient, error = parts[0]
-        for part in parts[1:]:  # in order, so that no result depends on the number of threads
-            loss, gradient, error = loss + part[0], gradient + part[1], error + part[2]
+        make = partial(_evaluation, self._terms(), self.chart.to_point(theta), self.slack)
+        loss, gradient, error = self.rows.sum(make, self._blocks, self._memory)
         return Evaluation(loss, self.chart.pullback(theta, gradient), error)
 
     def scores(self, theta: Array) -> Array:
         """Each point's error by its nearest prototype, and a little of that by a soft one, which breaks ties, (n,)."""
-        linearize = self.geometry.linearize_at(self.chart.to_point(theta), self.slack)
-
-        def block(rows: slice) -> Array:
-            step, same = self._distances(rows, linearize)
-            _, P = log_softmax(-(self.gamma**2) * step.D)
-            return _wrong(step.D, same) + _SOFT * (1.0 - (P * same).sum(axis=1))
-
-        return np.concatenate(map_blocks(block, self._blocks, self.n_jobs))
+        make = partial(_scores, self._terms(), self.chart.to_point(theta), self.slack)
+        return np.concatenate(self.rows.map(make, self._blocks, self._memory))
 
     def state(self) -> dict[str, Array]:
         """What earlier calls left that later results depend on, if only within the geometry's tolerance.
 
-        That is, the arrays of memories that are dataclasses; other memories hold nothing but X in another form.
+        That is, what memories name in their attribute ``kept``.
         """
-        known = {start: vars(memory) for start, memory in self._memory.items() if is_dataclass(memory)}
+        known = {rows.start: self._memory[rows.start] for rows in self._blocks if rows.start in self._memory}
         return {
-            f"{start}/{name}": value
-            for start, fields in known.items()
-            for name, value in fields.items()
-            if isinstance(value, np.ndarray)
+            f"{start}/{name}": getattr(memory, name)
+            for start, memory in known.items()
+            for name in getattr(memory, "kept", ())
         }
 
     def restore(self, theta: Array, state: dict[str, Array]) -> None:
@@ -130,33 +141,67 @@ class Objective:
             setattr(self._memory[int(start)], name, array)
 
     def batches(self, size: int, rng: np.random.Generator) -> list[Objective]:
-        """Cut the training set at random into parts of about `size` rows, each an objective of its own."""
-        n = len(self.X)
-        return [
-            Objective(
-                self.X[rows],
-                self.y[rows],
-                labels=self.labels,
-                geometry=self.geometry,
-                chart=self.chart,
-                gamma=self.gamma,
-                weight=self.weight[rows],
-                floor=self.floor,
-                smoothing=self.smoothing,
-                n_jobs=self.n_jobs,
-            )
-            for rows in np.array_split(rng.permutation(n), max(1, round(n / size)))
-        ]
+        """Cut the training set at random into parts of about `size` rows, each an objective of its own.
 
-    def _block(self, rows: slice, linearize: _Linearize) -> tuple[float, Array, float]:
-        step, same = self._distances(rows, linearize)
-        loss, W = neighbor_loss(step.D, same, self.gamma, self.weight[rows], self.floor, self.smoothing)
-        return loss, step.pullback(W), float(self.weight[rows] @ _wrong(step.D, same))
+        Of points that are not in memory, a part is made of whole blocks, so that a pass over all parts reads each once.
+        """
+        rows = self.rows
+        n_parts = max(1, round(rows.shape[0] / size))
+        if isinstance(rows, LocalRows) and rows.in_memory:
+            X, y, weight = rows.X, rows.y, rows.weight
+            return [
+                self._part(LocalRows(X[k], y[k], None if weight is None else weight[k], rows.n_jobs, rows.budget))
+                for k in np.array_split(rng.permutation(len(X)), n_parts)
+            ]
+        order = np.array_split(rng.permutation(len(self._blocks)), min(n_parts, len(self._blocks)))
+        return [self._part(rows, [self._blocks[k] for k in np.sort(part)], self._memory) for part in order]
 
-    def _distances(self, rows: slice, linearize: _Linearize) -> tuple[Linearization, Array]:
-        step = linearize(self.X[rows], self._memory.get(rows.start))
-        self._memory[rows.start] = step.memory
-        return step, self.y[rows, None] == self.labels
+    def _part(self, rows: Rows, blocks: Sequence[slice] | None = None, memory: Memory | None = None) -> Objective:
+        return Objective(
+            rows,
+            labels=self.labels,
+            geometry=self.geometry,
+            chart=self.chart,
+            gamma=self.gamma,
+            floor=self.floor,
+            smoothing=self.smoothing,
+            blocks=blocks,
+            memory=memory,
+        )
+
+    def _terms(self) -> _Terms:
+        return _Terms(self.geometry, self.labels, self.gamma, self.floor, self.smoothing, self._total)
+
+
+def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
+    """Loss, gradient in Z and error of a block, weighted."""
+    linearize = terms.geometry.linearize_at(Z, slack)
+
+    def work(X: Array, y: Labels, weight: Array | None, memory: object) -> tuple[tuple[float, Array, float], object]:
+        share = np.full(len(X), 1.0 / terms.total) if weight is None else weight / terms.total
+        step, same = linearize(X, memory), y[:, None] == terms.labels
+        loss, W = neighbor_loss(step.D, same, terms.gamma, share, terms.floor, terms.smoothing)
+        return (loss, step.pullback(W), float(share @ _wrong(step.D, same))), step.memory
+
+    return work
+
+
+def _scores(terms: _Terms, Z: Array, slack: float) -> Work:
+    """`Objective.scores` of a block."""
+    linearize = terms.geometry.linearize_at(Z, slack)
+
+    def work(X: Array, y: Labels, weight: Array | None, memory: object) -> tuple[Array, object]:
+        step, same = linearize(X, memory), y[:, None] == terms.labels
+        _, P = log_softmax(-(terms.gamma**2) * step.D)
+        return _wrong(step.D, same) + _SOFT * (1.0 - (P * same).sum(axis=1)), step.memory
+
+    return work
+
+
+def _total(weight: Array | None, blocks: Sequence[slice]) -> float:
+    if weight is None:
+        return float(sum(rows.stop - rows.start for rows in blocks))
+    return float(np.concatenate([weight[rows] for rows in blocks]).sum())
 
 
 def _wrong(D: Array, same: Array) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -21,7 +22,8 @@ from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
 from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
 from knnpress.geometries.base import Chart
-from knnpress.parallel import map_blocks, row_blocks
+from knnpress.parallel import MEMORY_BYTES
+from knnpress.rows import LocalRows, Rows, Work, digest, local_rows
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["Problem", "StochasticCompression"]
@@ -35,6 +37,7 @@ _STEP_LOSS = 0.01  # held-out score that a later iteration may lose to the best:
 _PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 _ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
+_SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 _SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
 
 
@@ -125,37 +128,64 @@ class StochasticCompression(BaseEstimator):
         smooth = self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
         seed = int(rng.integers(2**31))
-        wants_parts = self.early_stopping or self.gamma == "auto"
-        held_out = held_out_parts(y, self.validation_fraction, rng) if wants_parts else []
         classes = np.unique(y)
         m = len(classes) if n_prototypes is None else n_prototypes
+        rows = local_rows(X, y, sample_weight, n_jobs)
+        with closing(rows):
+            return self._compress(rows, smooth, classes, m, rng, seed, random_state is None, n_jobs, callback)
+
+    def _compress(
+        self,
+        rows: Rows,
+        geometry: SmoothGeometry,
+        classes: Labels,
+        m: int,
+        rng: np.random.Generator,
+        seed: int,
+        unseeded: bool,
+        n_jobs: int | None,
+        callback: Callback | None,
+    ) -> Prototypes:
+        blocks = rows.cut(m, self.batch_size)
+        some = _sample(rows, blocks, seed, n_jobs)
+        wants_parts = self.early_stopping or self.gamma == "auto"
+        held_out = held_out_parts(some.y, self.validation_fraction, rng) if wants_parts else []
 
         def about() -> dict[str, str]:
-            data = {"X": X, "y": y, "sample_weight": sample_weight, "geometry": geometry, "n_prototypes": m}
+            X = some.X if rows.in_memory else digest(rows, blocks)
+            data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "geometry": geometry, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
-            drawn = "None" if random_state is None else f"one that draws {seed}"
+            drawn = "None" if unseeded else f"one that draws {seed}"
             return {**describe_all({**data, **params}), "random_state": drawn}
 
         with checkpoint_at(self.checkpoint, about) as checkpoint:
             drawn = checkpoint.step(
-                lambda *_: {"seed": np.array(seed), **{f"part {k}": rows for k, rows in enumerate(held_out)}}
+                lambda *_: {"seed": np.array(seed), **{f"part {k}": part for k, part in enumerate(held_out)}}
             )
-            seed, held_out = int(drawn["seed"]), [drawn[f"part {k}"] for k in range(len(drawn) - 1)]
+            if int(drawn["seed"]) != seed:  # an unseeded fit goes on as it was drawn then
+                seed, held_out = int(drawn["seed"]), [drawn[f"part {k}"] for k in range(len(drawn) - 1)]
+                some = _sample(rows, blocks, seed, n_jobs)
 
-            def problem(rows: Indices | slice) -> Problem:
-                weight = None if sample_weight is None else sample_weight[rows]
+            def problem(shown: LocalRows, rows: Rows, blocks: Sequence[slice]) -> Problem:
+                """The problem of learning `rows`, which starts from those that are shown."""
+                X = shown.X
 
                 def start(*_: Any) -> State:
-                    found = self.start(X[rows], y[rows], geometry, m, np.random.default_rng(seed), n_jobs, weight)
+                    random = np.random.default_rng(seed)
+                    found = self.start(X, shown.y, geometry, m, random, n_jobs, shown.weight)
                     codes = np.searchsorted(classes, found.labels)
                     return {"points": np.ascontiguousarray(found.points), "labels": codes}
 
                 kept = checkpoint.step(start)
                 begin = Prototypes(kept["points"], classes[kept["labels"]])
-                return Problem(self, smooth, smooth.chart(X[rows]), X[rows], y[rows], weight, begin, n_jobs, seed)
+                return Problem(self, geometry, geometry.chart(X), rows, blocks, begin, seed)
 
-            whole = problem(slice(None))
-            parts = [(problem(np.setdiff1d(np.arange(len(X)), rows)), X[rows], y[rows]) for rows in held_out]
+            def part(out: Indices) -> tuple[Problem, LocalRows]:
+                rest = _some_of(some, np.setdiff1d(np.arange(len(some.y)), out))
+                return problem(rest, rest, rest.cut(m)), _some_of(some, out)
+
+            whole = problem(some, rows, blocks)
+            parts = [part(out) for out in held_out]
             tracker = _Tracker(callback, self.max_iter)
             usual = whole.usual_gamma()
             gamma = usual if isinstance(self.gamma, str) else float(self.gamma)
@@ -169,7 +199,7 @@ class StochasticCompression(BaseEstimator):
 
             found = checkpoint.step(descend)
             points = whole.chart.to_point(found["theta"])
-            weights = whole.represented(points).sum(axis=0)
+            weights = np.bincount(whole.represented(points), rows.weight, minlength=m).astype(np.float64)
         curve = found["curve"].tolist()
         n_iter = len(curve) - 1
         if not self.early_stopping and n_iter == self.max_iter and still_falling(curve):
@@ -227,7 +257,7 @@ class StochasticCompression(BaseEstimator):
 
     def _choose(
         self,
-        parts: list[tuple[Problem, Array, Labels]],
+        parts: list[tuple[Problem, LocalRows]],
         gamma: float,
         usual: float,
         tracker: _Tracker,
@@ -239,11 +269,11 @@ class StochasticCompression(BaseEstimator):
         does not speak clearly against it, and the latest iteration where it loses little.
         """
 
-        def follow_one(gamma: float, iterations: int, problem: Problem, X: Array, y: Labels) -> Array:
+        def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> Array:
             report = tracker.descent(iterations)
             # judged by one sharpness for all: the sharper look the better to themselves
             found = checkpoint.step(
-                lambda state, keep: {"scores": problem.follow(gamma, iterations, X, y, usual, report, state, keep)}
+                lambda state, keep: {"scores": problem.follow(gamma, iterations, out, usual, report, state, keep)}
             )
             return found["scores"]
 
@@ -273,61 +303,45 @@ class StochasticCompression(BaseEstimator):
 
 @dataclass(frozen=True)
 class Problem:
-    """One training set with its start."""
+    """One training set, in row blocks, with its start."""
 
     settings: StochasticCompression
     geometry: SmoothGeometry
     chart: Chart
-    X: Array
-    y: Labels
-    weight: Array | None
+    rows: Rows
+    blocks: Sequence[slice]
     start: Prototypes
-    n_jobs: int | None
     seed: int
 
     def margin(self) -> float:
         """Median gap between a point's nearest starting prototypes of its own class and of another."""
-
-        def gaps(D: Array, same: Array) -> Array:
-            own, other = (np.where(mask, D, np.inf).min(axis=1) for mask in (same, ~same))
-            return np.abs(other - own)
-
-        return float(np.median(self._each(gaps, self.start.points)))
+        return float(np.median(self._each(_gaps, self.start.points)))
 
     def usual_gamma(self) -> float:
         """The sharpness that suits most data, by the margin of the start."""
         return float(np.sqrt(_SHARPNESS / max(self.margin(), 1e-300)))
 
-    def represented(self, points: Array) -> Array:
-        """Weight of each training point at its nearest of `points` of the same class, elsewhere zero, (n, m)."""
-        index = self._each(lambda D, same: np.where(same, D, np.inf).argmin(axis=1), points)
-        W = np.zeros((len(self.X), len(points)))
-        W[np.arange(len(self.X)), index] = 1.0 if self.weight is None else self.weight
-        return W
+    def represented(self, points: Array) -> Indices:
+        """The nearest of `points` of the same class to each training point, (n,)."""
+        return self._each(_own, points)
 
     def _each(self, function: Callable[[Array, Array], Array], points: Array) -> Array:
         """A function of the distances to points with the labels of the start, and of who shares them; row by row."""
-        distances, labels = self.geometry.distances_to(points), self.start.labels
+        make = partial(_by_distance, function, self.geometry, points, self.start.labels)
+        return np.concatenate(self.rows.map(make, self.blocks))
 
-        def block(rows: slice) -> Array:
-            return function(distances(self.X[rows]), self.y[rows, None] == labels)
-
-        return np.concatenate(map_blocks(block, row_blocks(len(self.X), 8 * len(labels)), self.n_jobs))
-
-    def objective(self, gamma: float, X: Array, y: Labels, weight: Array | None = None) -> Objective:
-        """The loss of points X, y as a function of these prototypes."""
+    def objective(self, gamma: float, rows: Rows, blocks: Sequence[slice] | None = None) -> Objective:
+        """The loss of labelled points as a function of these prototypes."""
         noise, n_classes = self.settings.label_noise, len(np.unique(self.start.labels))
         return Objective(
-            X,
-            y,
+            rows,
             labels=self.start.labels,
             geometry=self.geometry,
             chart=self.chart,
             gamma=gamma,
-            weight=weight,
             floor=noise / (1.0 - noise) / n_classes,
             smoothing=self.settings.smoothing,
-            n_jobs=self.n_jobs,
+            blocks=blocks,
         )
 
     def learn(
@@ -340,14 +354,14 @@ class Problem:
     ) -> Optimum:
         """Descend from the start, or go on from the state of a descent that was broken off."""
         settings = self.settings
-        objective = self.objective(gamma, self.X, self.y, self.weight)
+        objective = self.objective(gamma, self.rows, self.blocks)
         theta = self.chart.to_theta(self.start.points)
         method: str = settings.optimizer
         if method == "auto":
             method = "adam" if settings.batch_size else "lbfgs" if self.geometry.exact_gradient else "descent"
         if method == "adam":
             rng = np.random.default_rng(self.seed)
-            batches = objective.batches(settings.batch_size or len(self.X), rng)
+            batches = objective.batches(settings.batch_size or self.rows.shape[0], rng)
             if state is not None:
                 _restore(batches, state)
             return minimize_batches(
@@ -387,15 +401,14 @@ class Problem:
         self,
         gamma: float,
         iterations: int,
-        X: Array,
-        y: Labels,
+        out: LocalRows,
         judge: float,
         callback: Callable[[int, Array, Evaluation], Any],
         state: State | None = None,
         keep: Keep | None = None,
     ) -> Array:
-        """Scores of held-out points X, y, (k, n), at the start and after each of at most `iterations` iterations."""
-        held_out = self.objective(judge, X, y)
+        """Scores of held-out points, (k, n), at the start and after each of at most `iterations` iterations."""
+        held_out = self.objective(judge, LocalRows(out.X, out.y, None, out.n_jobs, out.budget))
         held_out.slack = self.geometry.slacks[0]
         rows: list[Array] = []
         if state is not None:
@@ -413,6 +426,40 @@ class Problem:
 
         self.learn(gamma, iterations, look, state, _keep_also(keep, seen))
         return np.array(rows)
+
+
+def _by_distance(function: Callable[[Array, Array], Array], geometry: Geometry, points: Array, labels: Labels) -> Work:
+    distances = geometry.distances_to(points)
+    return lambda X, y, *_: (function(distances(X), y[:, None] == labels), None)
+
+
+def _gaps(D: Array, same: Array) -> Array:
+    own, other = (np.where(mask, D, np.inf).min(axis=1) for mask in (same, ~same))
+    return np.abs(other - own)
+
+
+def _own(D: Array, same: Array) -> Indices:
+    return np.where(same, D, np.inf).argmin(axis=1)
+
+
+def _sample(rows: Rows, blocks: Sequence[slice], seed: int, n_jobs: int | None) -> LocalRows:
+    """At most `_SAMPLE` of the rows, all of them if they are in memory, with a share of each class; in memory."""
+    if isinstance(rows, LocalRows) and rows.in_memory:
+        return rows
+    chosen = np.arange(len(rows.y))
+    if len(chosen) > _SAMPLE:
+        share, rng = _SAMPLE / len(chosen), np.random.default_rng(seed)
+        members = [np.flatnonzero(rows.y == c) for c in np.unique(rows.y)]
+        drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
+        chosen = np.sort(np.concatenate(drawn))
+    X = rows.take(chosen, blocks)
+    weight = None if rows.weight is None else rows.weight[chosen]
+    return LocalRows(X, rows.y[chosen], weight, n_jobs, MEMORY_BYTES)
+
+
+def _some_of(rows: LocalRows, k: Indices) -> LocalRows:
+    weight = None if rows.weight is None else rows.weight[k]
+    return LocalRows(rows.X[k], rows.y[k], weight, rows.n_jobs, rows.budget)
 
 
 def _keep_also(keep: Keep | None, more: Callable[[], State]) -> Keep | None:

@@ -20,6 +20,7 @@ from knnpress.estimators.checks import as_generator, check_training_set, remembe
 from knnpress.estimators.model import PrototypeModel, both
 from knnpress.geometries import JBLD, Geometry, LogEuclidean, Sinkhorn, SmoothGeometry, SquaredEuclidean
 from knnpress.progress import progress_bar
+from knnpress.rows import LocalRows
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["SCC", "SHC", "SNC"]
@@ -257,17 +258,10 @@ class _LearnedModel(PrototypeModel):
             np.concatenate([old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
         )
         chart = getattr(self, "_chart", None) or geometry.chart(X if first else old)
-        problem = Problem(
-            compressor,
-            geometry,
-            chart,
-            np.concatenate([X, anchors]),
-            np.concatenate([y, codes]),
-            np.concatenate([np.ones(len(X)), weights]),
-            start,
-            self.n_jobs,
-            int(rng.integers(2**31)),
-        )
+        points, weight = np.concatenate([X, anchors]), np.concatenate([np.ones(len(X)), weights])
+        rows = LocalRows(points, np.concatenate([y, codes]), weight, self.n_jobs)
+        seed = int(rng.integers(2**31))
+        problem = Problem(compressor, geometry, chart, rows, rows.cut(len(start.points)), start, seed)
         ready = len(np.unique(start.labels)) > 1  # one class alone has nothing to be told apart from
         moved, curve = start.points, [0.0]
         if ready:
@@ -283,11 +277,12 @@ class _LearnedModel(PrototypeModel):
                     lambda k, _, now: report and report(k, self.max_iter, {"loss": now.loss, "error": now.error}),
                 )
             moved, curve = chart.to_point(found.theta), found.loss_curve
-        W = problem.represented(moved)
+        W = np.zeros((len(points), len(moved)))
+        W[np.arange(len(points)), problem.represented(moved)] = weight
         near = np.concatenate([anchors, *(a.points for a in added)])
         means = geometry if geometry.point_ndim == 2 else SquaredEuclidean()  # as for the start
         used = W.sum(axis=0) > 0
-        near[used] = means.centroid_step(problem.X, W[:, used] / W[:, used].sum(axis=0), near[used], self.n_jobs)
+        near[used] = means.centroid_step(points, W[:, used] / W[:, used].sum(axis=0), near[used], self.n_jobs)
         self._chart, self._anchors = chart, near
         self.classes_ = classes
         self.prototypes_ = moved
