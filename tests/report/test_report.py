@@ -14,6 +14,7 @@ from PIL import Image
 
 from knnpress.cli import main
 from knnpress.report import pictures, words, write_report
+from knnpress.report.records import DataSet
 from knnpress.report.table import Cell, Column, Table, as_csv, as_html, as_markdown
 
 EVIL = "<script>alert('x')</script>"
@@ -77,6 +78,7 @@ def test_the_page_is_whole(page, whole):
     headings = " ".join(page.texts)
     for title in ("A made-up experiment", "ETH-80", "COIL-20", "MPEG-7", "Speed-up of testing", "Training time"):
         assert title in headings
+    assert "machine was another" in page.text
     for said in ("corrected resampled t-test", "Nadeau and Bengio 2003", "Imaginary CPU", "numpy 2.4", whole.verdict):
         assert said in page.text
     assert len(page.all("figure")) == 3 + 3 + 3 + 3 + 2  # charts, galleries, maps, confusions, montages
@@ -173,6 +175,14 @@ def test_tables_of_the_paper_are_beside_ours_and_kth_has_no_ratio(tmp_path):
     assert [row["paper s"] for row in rows] == ["211", "348", "542", "978"]
     assert {row["paper / ours"] for row in rows} == {""}
     assert "no ratio" in Page(written.page.read_text()).text
+
+
+def test_data_that_are_not_the_papers_are_not_compared_with_it(small):
+    for name, part in (("training-time", "paper s"), ("speed-up", "paper mean")):
+        (first, *_) = rows_of(small.files / f"{name}.csv")
+        assert first["data set"] == "Things"
+        assert part not in first
+    assert "machine was another" not in Page(small.page.read_text()).text
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-cmd", "@SUM(A1)", "\t=1", " =1", "＝1"])
@@ -282,6 +292,13 @@ def test_partial_results_render(tmp_path, methods):
     page = Page(written.page.read_text())
     assert "10.0" in page.text
     assert "things-errors.csv" in {path.name for path in written.files.iterdir()}
+
+
+def test_classes_are_marked_by_short_names_or_by_numbers():
+    digits = DataSet("d", class_names=("0", "1"))
+    assert [digits.class_sign(1), digits.class_entry(1), digits.class_name(7)] == ["1", "1", "7"]
+    things = DataSet("t", class_names=("apple", "x"))
+    assert [things.class_sign(1), things.class_entry(0)] == ["2", "1 apple"]
 
 
 def test_png_is_read_by_others(rng):

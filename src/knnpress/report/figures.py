@@ -196,9 +196,16 @@ def the_map(data: DataSet, points: Map) -> dict[str, bytes]:
             axes.scatter(*theirs.T, s=95, color=[colour], edgecolors="white", linewidths=1)
             for x, y in theirs.tolist():
                 axes.text(
-                    x, y, str(k + 1), color="white", fontsize=6, ha="center", va="center_baseline", fontweight="bold"
+                    x,
+                    y,
+                    data.class_sign(label),
+                    color="white",
+                    fontsize=6,
+                    ha="center",
+                    va="center_baseline",
+                    fontweight="bold",
                 )
-        axes.set(xticks=[], yticks=[], title=f"{data.title}: training set and prototypes, numbered by class")
+        axes.set(xticks=[], yticks=[], title=f"{data.title}: training set and prototypes, marked by class")
         axes.set_aspect("equal")
         axes.spines[:].set_visible(False)
 

@@ -76,6 +76,16 @@ class DataSet:
         """The name of a class, or its number."""
         return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
 
+    def class_sign(self, label: int) -> str:
+        """The name of a class where all names are short, or else its number, from one."""
+        brief = all(len(name) <= 2 for name in self.class_names)
+        return self.class_name(label) if brief else str(label + 1)
+
+    def class_entry(self, label: int) -> str:
+        """The sign of a class and what it stands for."""
+        sign, name = self.class_sign(label), self.class_name(label)
+        return name if sign == name else f"{sign} {name}"
+
 
 @dataclass(frozen=True)
 class Exhibit:

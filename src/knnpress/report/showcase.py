@@ -93,37 +93,37 @@ def _colour(label: int, n: int) -> str:
 def _map(data: DataSet, the_map: Map, how: str) -> str:
     classes = sorted({*the_map.labels.tolist(), *the_map.prototype_labels.tolist()})
     n, size, edge = len(classes), 560, 16
-    numbers = {label: k + 1 for k, label in enumerate(classes)}
 
     def place(points: Array) -> list[tuple[str, str]]:
         scaled = edge + (size - 2 * edge) * np.column_stack([points[:, 0], 1 - points[:, 1]])
         return [(f"{x:.1f}", f"{y:.1f}") for x, y in scaled.tolist()]
 
     dots, crowns, names, options = [], [], [], ['<option value="">all classes</option>']
-    for label in classes:
-        colour, name = _colour(numbers[label] - 1, n), escape(data.class_name(label))
+    for k, label in enumerate(classes):
+        colour, name, sign = _colour(k, n), escape(data.class_name(label)), escape(data.class_sign(label))
+        entry = escape(data.class_entry(label))
         path = "".join(f"M{x} {y}h0" for x, y in place(the_map.points[the_map.labels == label]))
         dots.append(
             f'<g data-class="{label}"><path class="dot" stroke="{colour}" d="{path}"><title>{name}</title></path></g>'
         )
         marks = "".join(
             f'<circle class="prototype" cx="{x}" cy="{y}" r="9" fill="{colour}"/>'
-            f'<text x="{x}" y="{float(y) + 4:.1f}">{numbers[label]}</text>'
+            f'<text x="{x}" y="{float(y) + 4:.1f}">{sign}</text>'
             for x, y in place(the_map.prototypes[the_map.prototype_labels == label])
         )
         crowns.append(f'<g data-class="{label}"><title>prototype of {name}</title>{marks}</g>' if marks else "")
-        names.append(f'<li><i style="background:{colour}"></i>{numbers[label]} {name}</li>')
-        options.append(f'<option value="{label}">{numbers[label]} {name}</option>')
+        names.append(f'<li><i style="background:{colour}"></i>{entry}</li>')
+        options.append(f'<option value="{label}">{entry}</option>')
     alt = (
         f"Map of {len(the_map.points)} training points of {n} classes with {len(the_map.prototypes)} prototypes on it, "
-        "numbered by class."
+        "marked by class."
     )
     how = words.stop(how[0].upper() + how[1:]) if how else ""
     return (
         '<figure class="map"><h3>Map of the training set</h3><div class="controls">'
         f"<label>Show <select>{''.join(options)}</select></label></div>"
         f'<svg viewBox="0 0 {size} {size}" role="img" aria-label="{escape(alt)}">{"".join(dots)}{"".join(crowns)}</svg>'
-        f'<ul class="names">{"".join(names)}</ul><figcaption>Small dots: training points. Numbered discs: prototypes, '
+        f'<ul class="names">{"".join(names)}</ul><figcaption>Small dots: training points. Marked discs: prototypes, '
         f"by class. {escape(how)}</figcaption></figure>"
     )
 
@@ -140,7 +140,7 @@ def _confusion(data: DataSet, matrix: Array, what: str) -> str:
         f"Most often: {most}." if most else ""
     )
     if n <= _MOST_CLASSES:
-        shown = _confusion_table(matrix, names)
+        shown = _confusion_table(data, matrix)
     else:
         share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
         signed = np.where(np.eye(n, dtype=bool), -share, np.sqrt(share))
@@ -149,9 +149,11 @@ def _confusion(data: DataSet, matrix: Array, what: str) -> str:
     return f'<figure class="panel"><h3>Confusion matrix</h3>{shown}<figcaption>{escape(told)}</figcaption></figure>'
 
 
-def _confusion_table(matrix: Array, names: list[str]) -> str:
+def _confusion_table(data: DataSet, matrix: Array) -> str:
     n = len(matrix)
-    heads = "".join(f'<th scope="col" title="{escape(name)}">{k + 1}</th>' for k, name in enumerate(names))
+    heads = "".join(
+        f'<th scope="col" title="{escape(data.class_name(k))}">{escape(data.class_sign(k))}</th>' for k in range(n)
+    )
     rows = []
     for i in range(n):
         total = max(1, int(matrix[i].sum()))
@@ -159,7 +161,7 @@ def _confusion_table(matrix: Array, names: list[str]) -> str:
             f'<td{" class=hit" if i == j else ""} style="--a:{(v / total) ** 0.5 if v else 0:.2f}">{v or "·"}</td>'
             for j, v in enumerate(matrix[i].tolist())
         )
-        rows.append(f'<tr><th scope="row">{i + 1} {escape(names[i])}</th>{cells}</tr>')
+        rows.append(f'<tr><th scope="row">{escape(data.class_entry(i))}</th>{cells}</tr>')
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Confusion matrix"><table class="confusion">'
         '<caption class="hidden">Confusion matrix: true classes in rows, predicted in columns</caption>'
@@ -175,7 +177,7 @@ def suspects_table(data: DataSet, suspects: Suspects, what: str) -> Table:
         suspects.rows, suspects.labels, suspects.predicted, suspects.losses, suspects.images, strict=True
     ):
         shown = f"{image_tag(picture, f'Training image {row}')}{row}" if picture is not None else None
-        likely = [Cell(data.class_name(label)), Cell(data.class_name(guess))]
+        likely = [Cell(data.class_name(label)), Cell("the same, barely" if guess == label else data.class_name(guess))]
         rows.append([Cell(str(row), (row,), html=shown), *likely, Cell(f"{loss:.2f}", (loss,))])
     return Table(
         f"{data.name}-suspects",
@@ -199,10 +201,12 @@ def show_montage(data: DataSet, exhibit: Exhibit, images: bool) -> str:
     montage = montage_of(exhibit, images)
     if montage is None:
         return ""
-    step = max(1, len(montage.images) // _SHOWN_IMAGES)
+    n = len(montage.images)
+    shown = sorted({round(k) for k in np.linspace(0, n - 1, _SHOWN_IMAGES)})
     items = "".join(
-        f"<li>{image_tag(picture, f'Image of class {data.class_name(label)}')}{escape(data.class_name(label))}</li>"
-        for picture, label in list(zip(montage.images, montage.labels, strict=True))[::step][:_SHOWN_IMAGES]
+        f"<li>{image_tag(montage.images[k], f'Image of class {name}')}{escape(name)}</li>"
+        for k in shown
+        for name in [data.class_name(montage.labels[k])]
     )
     return (
         f'<figure class="montage"><h3 class="hidden">Some of the data</h3><ul class="cards small">{items}</ul></figure>'

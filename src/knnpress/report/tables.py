@@ -341,16 +341,17 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
             )
         if rows:
             groups.append((case.data.title, rows))
+    known = any(name in PAPER for name in cases)
     return Table(
         "speed-up",
         "Speed-up of testing",
-        columns,
-        groups,
+        columns if known else columns[:-1],
+        groups if known else [(title, [row[:-1] for row in rows]) for title, rows in groups],
         "data set",
         "Time of a query against the full training set, divided by the time against the prototypes, both measured back "
         "to back; in brackets as a share of 1/δ, δ being the share of the training set that is kept. “Distances alone” "
         "is without pruning on either side, “end to end” through predict. ✓: not significantly worse than the full set "
-        "(the same test). The paper's figures come from another machine.",
+        f"(the same test).{' The figures of the paper come from another machine.' if known else ''}",
     )
 
 
@@ -404,14 +405,17 @@ def training_times(cases: dict[str, list[Case]]) -> Table:
             groups.append(
                 (case.data.title + (" (a part of the paper's data: no ratio)" if name in PARTIAL else ""), rows)
             )
+    known = any(name in PAPER for name in cases)
     return Table(
         "training-time",
         "Training time",
-        columns,
-        groups,
+        columns if known else columns[:-2],
+        groups if known else [(title, [row[:-2] for row in rows]) for title, rows in groups],
         "data set",
-        "Hyper-parameters given, as in the paper's table. The paper's machine was another, so the last column compares "
-        "programs and machines together.",
+        "Hyper-parameters given, as in the table of the paper. "
+        "Its machine was another, so the last column compares programs and machines together."
+        if known
+        else "Hyper-parameters given.",
     )
 
 
