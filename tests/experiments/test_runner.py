@@ -64,6 +64,7 @@ def test_a_plan_is_worked_off_and_resumed(finished):
     records = read_records(path)
     assert [record["id"] for record in records] != [cell.id for cell in plan.cells()]  # cheapest first
     assert {record["id"] for record in records} == {cell.id for cell in plan.cells()}
+    assert told[:2] == ["described covariances, split 0", "described histograms, split 0"]
     assert any("16 of 16 runs to do; about" in sentence for sentence in told)
     assert seen[-1][:2] == (16, 16)
     assert all(isinstance(fact, str) for fact in seen[-1][2].values())

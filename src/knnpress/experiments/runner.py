@@ -72,7 +72,8 @@ def run_plan(
     where = None if data_dir is None else os.fspath(data_dir)
     tasks = Tasks(recorder.folder / "cache", where, plan.seed)
     done = recorder.done()
-    seconds = _describe(plan, tasks, recorder, say)
+    _divide(plan, recorder, where, n_jobs, say)
+    seconds = _describe(plan, tasks, recorder)
     costs = {cell.id: seconds[cell.study.name](cell) for cell in plan.cells()}
     waiting = [cell for cell in plan.cells() if cell.id not in done]
     total = sum(costs[cell.id] for cell in waiting) / n_jobs
@@ -114,14 +115,31 @@ def _run(job: _Job) -> dict[str, Any]:
     return record
 
 
-def _describe(
-    plan: Plan, tasks: Tasks, recorder: Recorder, say: Callable[[str], Any]
-) -> dict[str, Callable[[Cell], float]]:
-    """Make the points of every study's first split, write plan.json, and return the costs of runs in seconds."""
+def _divide(plan: Plan, recorder: Recorder, data_dir: str | None, n_jobs: int, say: Callable[[str], Any]) -> None:
+    """Describe the points of every split that has runs to do: once, before several processes would each do it."""
+    done = recorder.done()
+    first: dict[tuple[str, int], _Job] = {}
+    for cell in plan.cells():
+        if cell.id not in done:
+            job = _Job(cell, {}, plan.seed, str(recorder.folder), data_dir)
+            first.setdefault((cell.study.name, cell.split), job)
+    jobs = sorted(first.values(), key=lambda job: job.cell.split)  # what all splits share comes with the first
+    starts = [job for job in jobs if job.cell.split == 0]
+    for stage in (starts, jobs[len(starts) :]):
+        for name in map_tasks(_divide_one, stage, n_jobs):
+            say(f"described {name}")
+
+
+def _divide_one(job: _Job) -> str:
+    _tasks(job.folder, job.data_dir, job.seed).task(job.cell.study, job.cell.split)
+    return f"{job.cell.study.name}, split {job.cell.split}"
+
+
+def _describe(plan: Plan, tasks: Tasks, recorder: Recorder) -> dict[str, Callable[[Cell], float]]:
+    """Write plan.json, and return the costs of runs in seconds."""
     seconds: dict[str, Callable[[Cell], float]] = {}
     facts: dict[str, Any] = {}
     for study in plan.studies:
-        say(f"describing {study.name}")
         task = tasks.task(study, 0)
         seconds[study.name] = partial(_cost, pair=_pair_seconds(task), n=len(task.y), n_test=len(task.y_test))
         if study.data not in facts:
