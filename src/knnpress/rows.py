@@ -53,29 +53,27 @@ class Memory(dict[int, Any]):
 
 
 class Rows(Protocol):
-    """Labelled training points, wherever they live.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of all points.
-    y : ndarray of shape (n,)
-    weight : ndarray of shape (n,) or None
-    in_memory : bool
-        Whether all points are at hand, here.
-    """
+    """Labelled training points, wherever they live."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Of all points, (n, ...)."""
+        ...
 
     @property
-    def y(self) -> Labels: ...
+    def y(self) -> Labels:
+        """Their labels, (n,), here."""
+        ...
 
     @property
-    def weight(self) -> Array | None: ...
+    def weight(self) -> Array | None:
+        """Their weights, (n,), here."""
+        ...
 
     @property
-    def in_memory(self) -> bool: ...
+    def in_memory(self) -> bool:
+        """Whether all points are at hand, here."""
+        ...
 
     def cut(self, n_prototypes: int, batch_size: int | None = None) -> list[slice]:
         """The blocks to work in; for batches, the runs of rows that they are made of."""

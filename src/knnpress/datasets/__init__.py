@@ -13,6 +13,8 @@ from knnpress.datasets.local import (
     load_scene15,
 )
 from knnpress.datasets.points import load_points, load_unlabelled
+from knnpress.datasets.stored import open_zarr
+from knnpress.datasets.synthetic import make_wishart_classes
 
 __all__ = [
     "Dataset",
@@ -30,4 +32,6 @@ __all__ = [
     "load_points",
     "load_scene15",
     "load_unlabelled",
+    "make_wishart_classes",
+    "open_zarr",
 ]

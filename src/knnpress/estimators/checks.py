@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -12,7 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
+from knnpress.cluster import as_points
 from knnpress.geometries import Geometry
+from knnpress.parallel import MEMORY_BYTES
+from knnpress.rows import StoredPoints, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [
@@ -21,19 +25,41 @@ __all__ = [
     "check_n_neighbors",
     "check_sample_weight",
     "check_training_set",
+    "is_large",
     "remember_features",
     "resolve_n_prototypes",
 ]
 
 
 def check_training_set(
-    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike
-) -> tuple[Array, Labels]:
-    """Checked points and labels."""
+    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, elsewhere: bool = False
+) -> tuple[Any, Labels]:
+    """Checked points and labels.
+
+    `elsewhere`: points that are not in memory may stay where they are; then they are checked as they are read.
+    """
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    points = geometry.check(X, n_jobs=estimator.n_jobs)
+    if elsewhere and (is_dask(X) or is_large(X)):
+        check = partial(geometry.check, n_jobs=1)
+        points: Any = as_points(X, check) if is_dask(X) else StoredPoints(X, check)
+        if isinstance(points, StoredPoints) and not is_large(X):
+            points = geometry.check(np.asarray(X), n_jobs=estimator.n_jobs)
+        else:
+            check(np.asarray(points.array[:1]))  # the shape, at once
+    elif is_dask(X):
+        raise TypeError(
+            f"{type(estimator).__name__} cannot do this on a dask array: all points must be in memory. Give it "
+            "X.compute() and y.compute(), or a part of them; SCC, SHC and SNC can fit dask arrays"
+        )
+    else:
+        points = geometry.check(X, n_jobs=estimator.n_jobs)
     return points, check_labels(y, len(points))
+
+
+def is_large(X: Any) -> bool:
+    """Whether X is in a store, or a dask array, and better read block by block than at once."""
+    return (is_stored(X) or is_dask(X)) and int(np.prod(X.shape)) * X.dtype.itemsize > MEMORY_BYTES
 
 
 def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> None:
@@ -59,7 +85,7 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 def check_labels(y: ArrayLike, n: int) -> Labels:
     """Labels of n points: numbers or strings, none missing."""
-    labels = column_or_1d(y, warn=True)
+    labels = column_or_1d(np.asarray(y) if is_dask(y) or is_stored(y) else y, warn=True)
     if len(labels) != n:
         raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
     if labels.dtype.kind == "f":

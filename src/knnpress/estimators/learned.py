@@ -20,7 +20,7 @@ from knnpress.estimators.checks import as_generator, check_training_set, remembe
 from knnpress.estimators.model import PrototypeModel, both
 from knnpress.geometries import JBLD, Geometry, LogEuclidean, Sinkhorn, SmoothGeometry, SquaredEuclidean
 from knnpress.progress import progress_bar
-from knnpress.rows import LocalRows
+from knnpress.rows import LocalRows, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["SCC", "SHC", "SNC"]
@@ -158,7 +158,9 @@ class _LearnedModel(PrototypeModel):
         Parameters
         ----------
         X : array of shape (n, d) or (n, d, d)
-            Points of the geometry.
+            Points of the geometry. A dask array stays on the workers of the current client; without a client it is
+            read block by block, as are memory maps, zarr arrays and HDF5 datasets larger than 256 MB. Then the start,
+            gamma and the number of iterations are chosen by 20,000 of the points, at most.
         y : array of shape (n,)
             Labels of any kind, of at least two classes.
         sample_weight : array of shape (n,) or None
@@ -175,6 +177,9 @@ class _LearnedModel(PrototypeModel):
                 'gamma="tune" is many fits, and a checkpoint serves one; search by knnpress.compression.tune, with its '
                 "own storage, and give what it finds"
             )
+        if is_dask(X) and (self.gamma == "tune" or self.n_prototypes == "auto"):
+            what = 'gamma="tune"' if self.gamma == "tune" else 'n_prototypes="auto"'
+            raise ValueError(f"{what} is many fits, and X is a dask array; search on a part of it that fits in memory")
         if self.gamma == "tune":
             compressor.set_params(**self._tuned(X, y))
         if self.warm_start and hasattr(self, "gamma_"):

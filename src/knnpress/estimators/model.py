@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import asdict
 from typing import Any
 
@@ -12,13 +13,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from knnpress.compression import Compressor, Prototypes
+from knnpress.cluster import lazily
+from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.sizing import SizeTrial, try_sizes
 from knnpress.estimators.checks import (
     as_generator,
     check_n_neighbors,
     check_sample_weight,
     check_training_set,
+    is_large,
     remember_features,
     resolve_n_prototypes,
 )
@@ -27,6 +30,7 @@ from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.progress import progress_bar
+from knnpress.rows import check_block, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["PrototypeModel", "both"]
@@ -57,7 +61,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     ) -> Prototypes:
         """Check the training set, compress it, and only then set the fitted attributes."""
         geometry = self._geometry()
-        points, labels = check_training_set(self, geometry, X, y)
+        elsewhere = isinstance(compressor, StochasticCompression) and n_prototypes != "auto"
+        points, labels = check_training_set(self, geometry, X, y, elsewhere)
         weight = None if sample_weight is None else check_sample_weight(sample_weight, len(points))
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
@@ -98,15 +103,20 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         save(self, path)
 
     def predict(self, X: ArrayLike) -> Labels:
-        """Labels of the points X, (n,)."""
+        """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk."""
+        if is_dask(X) or is_large(X):
+            return self._by_chunk("predict", X, self.classes_.dtype, None)
         winner, _ = self._decide(X)
         return self.classes_[winner]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, (n, n_classes); its largest entry is the prediction.
 
-        Without a gamma, and with several neighbours: the share of the neighbours' votes.
+        Without a gamma, and with several neighbours: the share of the neighbours' votes. Of a dask array a lazy one,
+        chunk by chunk.
         """
+        if is_dask(X) or is_large(X):
+            return self._by_chunk("predict_proba", X, np.float64, len(self.classes_))
         _, share = self._decide(X)
         return share
 
@@ -126,10 +136,22 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return (distance, index) if return_distance else index
 
     def transform(self, X: ArrayLike) -> Array:
-        """Distances of the points to every prototype, (n, m)."""
+        """Distances of the points to every prototype, (n, m); of a dask array a lazy one, chunk by chunk."""
+        if is_dask(X) or is_large(X):
+            return self._by_chunk("transform", X, np.float64, len(self.prototypes_))
         points, distances = self._check_query(X)
         blocks = row_blocks(len(points), 8 * len(self.prototypes_))
         return np.concatenate(map_blocks(lambda rows: distances(points[rows]), blocks, self.n_jobs))
+
+    def _by_chunk(self, method: str, X: Any, dtype: Any, width: int | None) -> Any:
+        """What a method gives for points that are not in memory: for dask arrays lazily, else block by block."""
+        check_is_fitted(self)
+        one = getattr(self, method)
+        if is_dask(X):
+            alone = copy(self).set_params(n_jobs=1)  # chunks are worked on side by side
+            return lazily(getattr(alone, method), X, dtype, width)
+        blocks = row_blocks(len(X), 8 * int(np.prod(X.shape[1:])))
+        return np.concatenate([check_block(one, np.asarray(X[rows]), rows.start) for rows in blocks])
 
     @property
     def _n_features_out(self) -> int:
