@@ -512,6 +512,25 @@ def test_a_pixel_and_a_constant_image(photos, model, tmp_path, knnpress_main):
     assert err.count("\n") == 1
 
 
+def test_opacity_and_sixteen_bits(photos, model, tmp_path, knnpress_main):
+    pixels = np.array(Image.open(photos / "test" / "rows" / "0.png"))
+    gray = pixels[..., 0]
+    forms = {
+        "plain": pixels,
+        "opaque": np.dstack([pixels, np.full(gray.shape, 255, np.uint8)]),
+        "gray": gray,
+        "sixteen": gray.astype(np.uint16) * 257,
+    }
+    for name, content in forms.items():
+        Image.fromarray(content).save(tmp_path / f"{name}.png")
+    results = {name: knnpress_main("predict", model, tmp_path / f"{name}.png") for name in forms}
+    answers = {name: out.split(",", 3)[-1] for name, (_, out, _) in results.items()}
+    assert {status for status, _, _ in results.values()} == {0}
+    assert answers["opaque"] == answers["plain"]
+    assert answers["sixteen"] == answers["gray"]
+    assert f"singular ({tmp_path / 'sixteen.png'}): constant images or features, equal colours" in results["sixteen"][2]
+
+
 def test_empty_folders_and_single_classes_and_missing_things(photos, model, tmp_path, knnpress_main):
     empty, output = tmp_path / "empty", ("-o", tmp_path / "m.knnp")
     empty.mkdir()
