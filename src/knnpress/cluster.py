@@ -259,7 +259,7 @@ def _current_client() -> Any:
     if distributed is None:  # then nobody has made one
         return None
     try:
-        return distributed.default_client()
+        return distributed.Client.current()
     except ValueError:
         return None
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from knnpress.exceptions import InvalidPointError
-from knnpress.parallel import MEMORY_BYTES, map_blocks, row_blocks
+from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks, row_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["LocalRows", "Make", "Memory", "Rows", "StoredPoints", "Work", "add", "is_dask", "is_stored", "local_rows"]
@@ -215,7 +215,10 @@ def stored_blocks(shape: tuple[int, ...], n_prototypes: int, batch_size: int | N
     For batches: runs of rows, several in each, that agree with the first of the store's `chunks`.
     """
     if batch_size is None:
-        return row_blocks(shape[0], 8 * max(n_prototypes, int(np.prod(shape[1:]))))
+        blocks = row_blocks(shape[0], 8 * n_prototypes)  # as of points in memory, if possible
+        n_features = int(np.prod(shape[1:]))
+        fits = 8 * blocks[0].stop * n_features <= BLOCK_BYTES
+        return blocks if fits else row_blocks(shape[0], 8 * max(n_prototypes, n_features))
     most = max(1, batch_size // _SPREAD)
     chunk = 1 if not chunks else int(np.max(chunks[0]))  # Dask gives the length of each
     run = chunk * max(1, min(_RUN, most) // chunk)  # whole chunks

@@ -105,7 +105,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def predict(self, X: ArrayLike) -> Labels:
         """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
-            return self._by_chunk("predict", X, self.classes_.dtype, None)
+            return self._by_chunk("predict", X)
         winner, _ = self._decide(X)
         return self.classes_[winner]
 
@@ -116,7 +116,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         chunk by chunk.
         """
         if is_dask(X) or is_large(X):
-            return self._by_chunk("predict_proba", X, np.float64, len(self.classes_))
+            return self._by_chunk("predict_proba", X)
         _, share = self._decide(X)
         return share
 
@@ -138,19 +138,20 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def transform(self, X: ArrayLike) -> Array:
         """Distances of the points to every prototype, (n, m); of a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
-            return self._by_chunk("transform", X, np.float64, len(self.prototypes_))
+            return self._by_chunk("transform", X)
         points, distances = self._check_query(X)
         blocks = row_blocks(len(points), 8 * len(self.prototypes_))
         return np.concatenate(map_blocks(lambda rows: distances(points[rows]), blocks, self.n_jobs))
 
-    def _by_chunk(self, method: str, X: Any, dtype: Any, width: int | None) -> Any:
+    def _by_chunk(self, method: str, X: Any) -> Any:
         """What a method gives for points that are not in memory: for dask arrays lazily, else block by block."""
         check_is_fitted(self)
-        one = getattr(self, method)
         if is_dask(X):
-            alone = copy(self).set_params(n_jobs=1)  # chunks are worked on side by side
-            return lazily(getattr(alone, method), X, dtype, width)
-        blocks = row_blocks(len(X), 8 * int(np.prod(X.shape[1:])))
+            alone = getattr(copy(self).set_params(n_jobs=1), method)  # chunks are worked on side by side
+            if method == "predict":
+                return lazily(alone, X, self.classes_.dtype, None)
+            return lazily(alone, X, np.float64, len(self.classes_ if method == "predict_proba" else self.prototypes_))
+        one, blocks = getattr(self, method), row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
         return np.concatenate([check_block(one, np.asarray(X[rows]), rows.start) for rows in blocks])
 
     @property

@@ -1,0 +1,396 @@
+"""Points that are not in memory: stores that are read block by block, and the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from points import GROUND_COST, labelled
+
+import knnpress as kp
+from knnpress.compression import Condensed
+from knnpress.estimators import checks
+from knnpress.exceptions import InvalidPointError
+from knnpress.geometries import JBLD
+from knnpress.rows import LocalRows, Memory, StoredPoints, is_stored, stored_blocks
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+zarr = pytest.importorskip("zarr")
+
+pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.filterwarnings("default:.*unclosed")]
+QUICK = {"max_iter": 4, "random_state": 0, "gamma": "scale", "early_stopping": False}
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch):
+    """Small stores would be loaded at once."""
+    monkeypatch.setattr(checks, "MEMORY_BYTES", 0)
+
+
+@pytest.fixture(scope="module")
+def started():
+    """A cluster within this process: quick to start, and its workers talk as others do."""
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(started):
+    with started.as_current():
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def no_warning_of_few_iterations(monkeypatch):
+    monkeypatch.setattr("knnpress.compression.stochastic.still_falling", lambda curve: False)
+
+
+class Store:
+    """An array that may only be read by row slices, and counts what is read."""
+
+    def __init__(self, array, chunks=16):
+        self.array, self.shape, self.dtype, self.chunks = array, array.shape, array.dtype, (chunks, *array.shape[1:])
+        self.read = np.zeros(len(array), dtype=int)
+
+    def __getitem__(self, rows):
+        assert isinstance(rows, slice)
+        self.read[rows] += 1
+        return self.array[rows]
+
+
+def estimator(name, **options):
+    model = {"jbld": kp.SCC, "sinkhorn-divergence": lambda **o: kp.SHC(GROUND_COST, **o), "sqeuclidean": kp.SNC}[name]
+    return model(**{"n_prototypes": 6, **QUICK, **options})
+
+
+@pytest.mark.parametrize("name", ["jbld", "sqeuclidean", "sinkhorn-divergence"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_store_gives_the_same_prototypes_as_memory(name, weighted, rng):
+    X, y = labelled(name, 150)
+    weight = rng.random(150) if weighted else None
+    expected = estimator(name).fit(X, y, weight)
+    found = estimator(name).fit(Store(X), y, weight)
+    assert_allclose(found.prototypes_, expected.prototypes_, atol=1e-9)
+    assert_allclose(found.prototype_weights_, expected.prototype_weights_)
+    assert found.gamma_ == pytest.approx(expected.gamma_)
+
+
+def test_held_out_parts_are_the_same_too():
+    X, y = labelled("sqeuclidean", 200)
+    settings = {"gamma": "auto", "early_stopping": True}
+    found = estimator("sqeuclidean", **settings).fit(Store(X), y)
+    assert_array_equal(found.prototypes_, estimator("sqeuclidean", **settings).fit(X, y).prototypes_)
+
+
+@pytest.mark.parametrize("name", ["jbld", "sinkhorn-divergence"])
+@pytest.mark.parametrize("chunks", [150, 37, (3, 100, 1, 46)], ids=str)
+def test_a_cluster_gives_the_same_prototypes_as_threads(client, name, chunks):
+    X, y = labelled(name, 150)
+    y = np.sort(y)  # so that chunks lack classes
+    expected = estimator(name).fit(X, y)
+    found = estimator(name).fit(da.from_array(X, chunks=(chunks, *X.shape[1:])), da.from_array(y, chunks=50))
+    assert_allclose(found.prototypes_, expected.prototypes_, atol=1e-9)
+    assert found.loss_curve_ == pytest.approx(expected.loss_curve_)
+    assert_allclose(found.prototype_weights_, expected.prototype_weights_)
+
+
+def test_weights_travel_too(client, rng):
+    X, y = labelled("jbld", 100)
+    weight = rng.random(100)
+    found = estimator("jbld").fit(da.from_array(X, chunks=(30, 2, 4)), y, da.from_array(weight))
+    assert_allclose(found.prototypes_, estimator("jbld").fit(X, y, weight).prototypes_, atol=1e-9)
+
+
+def test_without_a_client_a_dask_array_is_read_by_threads():
+    X, y = labelled("jbld", 100)
+    found = estimator("jbld").fit(da.from_array(X, chunks=(30, 4, 4)), da.from_array(y))
+    assert_array_equal(found.prototypes_, estimator("jbld").fit(X, y).prototypes_)
+
+
+def test_batches_of_a_cluster_and_of_a_store_are_the_same(client):
+    X, y = labelled("jbld", 300)
+    settings = {"batch_size": 64, "max_iter": 3}
+    expected = estimator("jbld", **settings).fit(Store(X, 8), y)
+    found = estimator("jbld", **settings).fit(da.from_array(X, chunks=(8, 4, 4)), y)
+    assert_allclose(found.prototypes_, expected.prototypes_, atol=1e-9)
+    assert expected.loss_curve_[-1] < expected.loss_curve_[0]
+
+
+def test_a_pass_reads_every_row_once():
+    X, y = labelled("jbld", 300)
+    reads = []
+    for passes in (1, 4):
+        store = Store(X, 8)
+        estimator("jbld", batch_size=64, max_iter=passes).fit(store, y)
+        assert store.read[1:].min() == store.read[1:].max()
+        reads.append(store.read[-1])
+    assert reads[1] - reads[0] == 3
+
+
+def test_runs_of_rows_agree_with_the_chunks_of_a_store():
+    for chunk, size in [(16, 32), (64, 32), (100, 25), (7, 28), (1, 32)]:
+        blocks = stored_blocks((1000, 4, 4), 10, 256, (chunk, 4, 4))
+        assert blocks[0].stop == size
+        assert [b.start for b in blocks[1:]] == [b.stop for b in blocks[:-1]]
+        assert blocks[-1].stop == 1000
+
+
+def test_neither_points_nor_distances_of_a_block_exceed_its_bytes():
+    for shape, m in [((10**6, 19, 19), 5000), ((10**6, 19, 19), 10), ((10**7, 4), 3)]:
+        rows = stored_blocks(shape, m, None, None)[0].stop
+        assert rows * 8 * max(m, int(np.prod(shape[1:]))) <= 16 * 2**20
+
+
+def test_a_sample_speaks_for_what_is_larger(monkeypatch):
+    monkeypatch.setattr("knnpress.compression.stochastic._SAMPLE", 100)
+    X, y = labelled("jbld", 400)
+    settings = {"gamma": "auto", "early_stopping": True, "max_iter": 10}
+    store = Store(X)
+    found = estimator("jbld", **settings).fit(store, y)
+    whole = estimator("jbld", **settings).fit(X, y)
+    assert found.prototype_weights_.sum() == 400
+    assert found.score(X, y) > whole.score(X, y) - 0.05
+    assert not np.array_equal(found.prototypes_, whole.prototypes_)
+
+
+def test_memories_keep_to_their_budget(rng):
+    X = rng.normal(size=(10, 3))
+    memory = Memory(2.5 * X.nbytes)
+    for start in (20, 10, 0):
+        memory.keep(slice(start, start + 10), X.copy(), X)
+    assert sorted(memory) == [0, 10]
+
+
+def test_errors_name_the_row_among_all(client):
+    X, y = labelled("jbld", 200)
+    X[173] = -X[173]
+    for points in (Store(X), da.from_array(X, chunks=(30, 4, 4))):
+        with pytest.raises(InvalidPointError, match=r"^X\[173\] is not positive definite"):
+            estimator("jbld").fit(points, y)
+    model = estimator("jbld").fit(X[:150], y[:150])
+    lazy = model.predict(da.from_array(X, chunks=(30, 4, 4)))
+    with pytest.raises(InvalidPointError, match=r"^X\[173\] is not positive definite"):
+        lazy.compute()
+    with pytest.raises(InvalidPointError, match=r"^X\[173\] is not positive definite"):
+        model.predict(Store(X))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "match"),
+    [
+        (np.ones((20, 3)), np.arange(20) % 2, ValueError, "expected"),
+        (labelled("jbld", 20)[0], np.arange(21) % 2, ValueError, "20 points and y 21 labels"),
+        (labelled("jbld", 20)[0], np.zeros(20), ValueError, "at least two classes"),
+        (labelled("jbld", 20)[0], None, ValueError, "requires y"),
+        (labelled("jbld", 20)[0].astype(complex), np.arange(20) % 2, ValueError, "Complex"),
+    ],
+    ids=["shape", "length", "classes", "no y", "complex"],
+)
+def test_what_cannot_be_fitted_is_refused(client, X, y, error, match):
+    for points in (da.from_array(X, chunks=7), Store(X)):
+        with pytest.raises(error, match=match):
+            estimator("jbld").fit(points, None if y is None else da.from_array(y, chunks=9))
+
+
+def test_chunks_of_unknown_length_are_refused(client):
+    X, y = labelled("jbld", 50)
+    lazy = da.from_array(X, chunks=(10, 4, 4))
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        estimator("jbld").fit(lazy[da.from_array(y > 0)], y[y > 0])
+
+
+def test_selection_says_that_it_wants_memory():
+    X, y = labelled("jbld", 30)
+    lazy = da.from_array(X, chunks=(10, 4, 4))
+    with pytest.raises(TypeError, match=r"X\.compute\(\)"):
+        kp.PrototypeClassifier("jbld", Condensed()).fit(lazy, y)
+    with pytest.raises(TypeError, match=r"X\.compute\(\)"):
+        kp.PrototypeSampler("jbld", Condensed()).fit_resample(lazy, y)
+    for settings in ({"n_prototypes": "auto"}, {"gamma": "tune"}):
+        with pytest.raises(ValueError, match="search on a part of it"):
+            estimator("jbld", **settings).fit(lazy, y)
+
+
+@pytest.mark.parametrize("name", ["jbld", "sqeuclidean"])
+def test_predictions_of_dask_arrays_are_lazy(name):
+    X, y = labelled(name, 100)
+    model = estimator(name, max_iter=1).fit(X, np.array(["a", "b", "c"])[y])
+    lazy = da.from_array(X, chunks=(30, *(2,) * (X.ndim - 1)))
+    for method in ("predict", "predict_proba", "transform"):
+        expected, found = getattr(model, method)(X), getattr(model, method)(lazy)
+        assert isinstance(found, da.Array)
+        assert found.chunks[0] == (30, 30, 30, 10)
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        assert_array_equal(found.compute(), expected)
+        assert_array_equal(getattr(model, method)(Store(X)), expected)
+    assert model.score(lazy, da.from_array(np.array(["a", "b", "c"])[y])) == model.score(
+        X, np.array(["a", "b", "c"])[y]
+    )
+
+
+def test_a_memory_map_and_a_zarr_array_are_stores(tmp_path):
+    X, y = labelled("jbld", 60)
+    mapped = np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=X.shape)
+    mapped[:] = X
+    stored = zarr.create_array(tmp_path / "X.zarr", shape=X.shape, chunks=(16, 4, 4), dtype="f8")
+    stored[:] = X
+    expected = estimator("jbld", max_iter=1).fit(X, y).prototypes_
+    for store in (mapped, stored):
+        assert is_stored(store)
+        assert_array_equal(estimator("jbld", max_iter=1).fit(store, y).prototypes_, expected)
+    assert not is_stored(X)
+    assert not is_stored(X.tolist())
+    assert not is_stored(da.from_array(X))
+
+
+def test_what_is_small_is_loaded_at_once(monkeypatch):
+    monkeypatch.setattr(checks, "MEMORY_BYTES", 10**6)
+    X, y = labelled("jbld", 60)
+    points, _ = checks.check_training_set(kp.SCC(), JBLD(), da.from_array(X), y, elsewhere=True)
+    assert isinstance(points, np.ndarray)
+
+
+def test_a_checkpoint_of_a_store_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("knnpress.compression.checkpoint._SECONDS", 0.0)
+    monkeypatch.setattr("knnpress.compression.checkpoint._PAUSE", 0.0)
+    X, y = labelled("jbld", 100)
+
+    def stop(step, total, facts):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        estimator("jbld", checkpoint=path, max_iter=8, callback=stop).fit(Store(X), y)
+    assert path.exists()
+    with pytest.raises(ValueError, match="X was"):
+        estimator("jbld", checkpoint=path, max_iter=8).fit(Store(X[::-1].copy()), y)
+    found = estimator("jbld", checkpoint=path, max_iter=8).fit(Store(X), y)
+    assert_array_equal(found.prototypes_, estimator("jbld", max_iter=8).fit(X, y).prototypes_)
+
+
+def test_workers_forget_when_a_fit_ends(client):
+    from knnpress import cluster
+
+    X, y = labelled("jbld", 100)
+    seen = []
+    settings = {"max_iter": 2, "callback": lambda *_: seen.append(len(cluster._memories)) and False}
+    estimator("jbld", **settings).fit(da.from_array(X, chunks=(30, 4, 4)), y)
+    assert max(seen) == 1
+    assert not cluster._memories
+
+
+def test_an_error_of_a_worker_reaches_the_user(client):
+    X, y = labelled("jbld", 100)
+
+    def broken(block):
+        if len(block):
+            raise OSError("disk 7 is on fire")
+        return block
+
+    lazy = da.from_array(X, chunks=(30, 4, 4)).map_blocks(broken, dtype=float, meta=np.empty((0, 0, 0)))
+    whole = da.concatenate([da.from_array(X[:50]), lazy[50:]])
+    with pytest.raises(OSError, match="disk 7 is on fire"):
+        estimator("jbld").fit(whole, y)
+
+
+def test_blocks_are_read_from_a_store_as_checked_points(rng):
+    X, y = labelled("sinkhorn-dual", 40)
+    points = StoredPoints(Store(3.0 * X), lambda block: block / block.sum(axis=1, keepdims=True))
+    rows = LocalRows(points, y)
+    taken = rows.take(np.array([1, 17, 39]), [slice(0, 16), slice(16, 32), slice(32, 40)])
+    assert_allclose(taken, X[[1, 17, 39]])
+
+
+# Processes of their own: slow to start, and the only ones that can be killed.
+
+HEADER = """
+import os, signal, sys, time
+import numpy as np
+import dask.array as da
+import knnpress as kp
+from distributed import Client, LocalCluster
+
+data = kp.datasets.make_wishart_classes(600, 5, 3)
+lazy, y = da.from_array(data.X, chunks=(100, 5, 5)), data.y
+settings = dict(n_prototypes=6, gamma="scale", early_stopping=False, max_iter=12, random_state=0)
+"""
+LOSS = (
+    HEADER
+    + """
+if __name__ == "__main__":
+    expected = kp.SCC(**settings).fit(data.X, y).prototypes_
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        def kill(step, total, facts):
+            if step == 4:
+                os.kill(cluster.workers[0].pid, signal.SIGKILL)
+        found = kp.SCC(**settings, callback=kill).fit(lazy, y).prototypes_
+    print(np.abs(found - expected).max())
+"""
+)
+VANISH = (
+    HEADER
+    + """
+if __name__ == "__main__":
+    address, pid = sys.argv[1], int(sys.argv[2])
+    with Client(address) as client:
+        def kill(step, total, facts):
+            if step == 4:
+                os.kill(pid, signal.SIGKILL)
+        try:
+            kp.SCC(**settings, callback=kill).fit(lazy, y)
+        except ConnectionError as error:
+            print(error, flush=True)
+            os._exit(0)
+"""
+)
+
+
+def run(tmp_path, code, *arguments):
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    command = [sys.executable, "-W", "ignore", str(script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_fit_survives_the_loss_of_a_worker(tmp_path):
+    assert float(run(tmp_path, LOSS)) < 1e-6
+
+
+@pytest.mark.slow
+def test_a_fit_does_not_wait_for_a_scheduler_that_vanished(tmp_path):
+    port = 18000 + os.getpid() % 2000
+    address = f"tcp://127.0.0.1:{port}"
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+    scheduler = subprocess.Popen([*dask, "--port", str(port), "--no-dashboard"], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
+    worker = subprocess.Popen([*command, "--death-timeout", "60"], stderr=subprocess.DEVNULL, cwd=tmp_path)
+    try:
+        start = time.monotonic()
+        assert "the Dask cluster has gone" in run(tmp_path, VANISH, address, str(scheduler.pid))
+        assert time.monotonic() - start < 240
+    finally:
+        for process in (scheduler, worker):
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def test_nobody_at_an_address_is_said(monkeypatch):
+    from knnpress.cluster import connect
+
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: (_ for _ in ()).throw(OSError("timed out")))
+    with pytest.raises(ConnectionError, match="no Dask scheduler answers at tcp://nowhere:1"):
+        connect("tcp://nowhere:1")
