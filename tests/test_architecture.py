@@ -19,7 +19,9 @@ SOURCE = Path(knnpress.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = ["knnpress", *(m.name for m in pkgutil.walk_packages(knnpress.__path__, "knnpress."))]
 PYTHON_MODULES = [name for name in MODULES if name != "knnpress._core"]
-OPTIONAL = {"ot", "dask", "distributed", "optuna", "cv2", "plotly", "torch", "matplotlib", "pyriemann", "skimage", "zarr"}
+OPTIONAL = {
+    *("ot", "dask", "distributed", "zarr", "optuna", "cv2", "plotly", "torch", "matplotlib", "pyriemann", "skimage")
+}
 
 #: Each part may import itself and those before it; `__init__` may import all.
 ORDER = [

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import GROUND_COST, labelled
 
 import knnpress as kp
+from knnpress.cli import main
 from knnpress.compression import Condensed
 from knnpress.estimators import checks
 from knnpress.exceptions import InvalidPointError
@@ -386,6 +387,39 @@ def test_a_fit_does_not_wait_for_a_scheduler_that_vanished(tmp_path):
         for process in (scheduler, worker):
             process.send_signal(signal.SIGTERM)
             process.wait(60)
+
+
+@pytest.fixture
+def store(tmp_path):
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    data = kp.datasets.make_wishart_classes(200, 4, 3)
+    for name, values in (("X", data.X), ("y", data.y)):
+        group.create_array(name, shape=values.shape, chunks=(32, *values.shape[1:]), dtype=values.dtype)[:] = values
+    return tmp_path / "data.zarr"
+
+
+def test_the_command_line_learns_from_a_zarr_store(store, tmp_path, capsys, monkeypatch, started):
+    monkeypatch.setattr("knnpress.cli.compress.connect", lambda scheduler: started.as_current())
+    models = []
+    for more in ([], ["--scheduler", "local"]):
+        path = tmp_path / "model.knnp"
+        assert main(["compress", str(store), "-o", str(path), "--prototypes", "6", *more]) == 0, capsys.readouterr()
+        models.append(kp.load(path).prototypes_)
+    assert_allclose(models[0], models[1], atol=1e-9)
+    assert main(["compress", str(store), "-o", str(path), "--prototypes", "6", "--batch-size", "64"]) == 0
+    capsys.readouterr()
+    for wrong in (["--method", "condensed"], ["--auto"]):
+        assert main(["compress", str(store), "-o", str(path), "--scheduler", "local", *wrong]) == 2
+        assert "--scheduler is for" in capsys.readouterr().err or wrong == ["--auto"]
+    (tmp_path / "photos").mkdir()
+    assert main(["compress", str(tmp_path / "photos"), "-o", str(path), "--scheduler", "local"]) == 2
+    assert "zarr stores" in capsys.readouterr().err
+
+
+def test_a_store_without_labels_is_refused(tmp_path):
+    zarr.open_group(tmp_path / "data.zarr", mode="w").create_array("X", shape=(3, 2), dtype="f8")
+    with pytest.raises(ValueError, match="no zarr group with the arrays X and y"):
+        kp.datasets.open_zarr(tmp_path / "data.zarr")
 
 
 def test_nobody_at_an_address_is_said(monkeypatch):

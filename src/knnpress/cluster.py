@@ -60,11 +60,11 @@ def connect(scheduler: str) -> Any:
     Raises ConnectionError where nobody answers.
     """
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError as error:
         raise ImportError("Dask is not installed: pip install knnpress[dask]") from error
     if scheduler == "local":
-        return Client(LocalCluster(threads_per_worker=1, dashboard_address=None))
+        return Client(threads_per_worker=1, dashboard_address=None)
     try:
         return Client(scheduler, timeout=10)
     except (OSError, TimeoutError) as error:
@@ -238,16 +238,16 @@ class ClusterRows:
         from distributed.comm import CommClosedError
 
         client, alone = self.points.client, 0.0
-        while any(future.status == "pending" for future in futures):
-            with suppress(TimeoutError):
-                wait(futures, timeout=_GLANCE)
-                break
-            if client.status != "running":
-                raise ConnectionError(_LOST.format("has gone"))
-            alone = 0.0 if client.nthreads() else alone + _GLANCE
-            if alone > _PATIENCE:
-                raise ConnectionError(_LOST.format("has no workers any more"))
         try:
+            while any(future.status == "pending" for future in futures):
+                with suppress(TimeoutError):
+                    wait(futures, timeout=_GLANCE)
+                    break
+                if client.status != "running":
+                    raise ConnectionError(_LOST.format("has gone"))
+                alone = 0.0 if client.nthreads() else alone + _GLANCE
+                if alone > _PATIENCE:
+                    raise ConnectionError(_LOST.format("has no workers any more"))
             return list(client.gather(futures))
         except (CancelledError, CommClosedError) as error:
             raise ConnectionError(_LOST.format("has gone")) from error

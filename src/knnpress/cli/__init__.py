@@ -78,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
         "compress",
         "learn a small model from images or points",
         "knnpress compress photos/ -o model.knnp --ratio 0.02",
-        "FOLDER holds a sub-folder of images for each class; the model takes images then.",
+        "FOLDER holds a sub-folder of images for each class; the model takes images then. POINTS is a file, or a zarr "
+        "group with the arrays X and y, which may be larger than memory.",
     )
     _add_training(compress, METHODS)
     compress.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.knnp")
@@ -87,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="file that keeps the state of the learning: the same command goes on where it was stopped",
+    )
+    compress.add_argument("--batch-size", type=_count, metavar="N", help="points in a step of learning (default: all)")
+    compress.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="learn from a zarr store on a Dask cluster, e.g. tcp://host:8786, or local for one on this machine",
     )
 
     predict = _add(

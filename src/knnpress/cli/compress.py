@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 
 from knnpress.cli.choices import LEARNED
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
+from knnpress.cluster import connect
 from knnpress.files import check_output
 
 __all__ = ["run"]
@@ -19,8 +21,13 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"--checkpoint is for {', '.join(LEARNED)}, which learn; {args.method} goes without")
     if args.checkpoint is not None and args.auto:
         raise ValueError("--auto is many fits, and a checkpoint serves one; give --ratio or --prototypes")
-    data = read_training_set(args)
-    classifier = make_classifier(args, data)
-    if args.checkpoint is not None:
-        classifier.set_params(checkpoint=args.checkpoint)
-    fit_and_save(classifier, data, args.output)
+    if args.batch_size is not None and args.method not in (None, *LEARNED):
+        raise ValueError(f"--batch-size is for {', '.join(LEARNED)}, which learn; {args.method} goes without")
+    with nullcontext() if args.scheduler is None else connect(args.scheduler):
+        data = read_training_set(args)
+        classifier = make_classifier(args, data)
+        if args.checkpoint is not None:
+            classifier.set_params(checkpoint=args.checkpoint)
+        if args.batch_size is not None:
+            classifier.set_params(batch_size=args.batch_size)
+        fit_and_save(classifier, data, args.output)

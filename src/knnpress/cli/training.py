@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from knnpress import compression, estimators
 from knnpress.cli.choices import CONDENSING, LEARNED, METHODS
 from knnpress.cli.output import print_facts
 from knnpress.cli.pictures import describe, make_descriptor
-from knnpress.datasets import load_image_folder, load_points
+from knnpress.datasets import load_image_folder, load_points, open_zarr
+from knnpress.datasets.stored import is_zarr
 from knnpress.estimators import DescriptorClassifier, PrototypeClassifier
 from knnpress.geometries import JBLD, Geometry, Sinkhorn, SquaredEuclidean
 from knnpress.model_file import save
@@ -42,6 +44,10 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
     start = time.perf_counter()
     if not args.input.exists():
         raise FileNotFoundError(f"{args.input} is not there; give a folder of images, or a file of points")
+    if is_zarr(args.input):
+        return _read_store(args, start)
+    if getattr(args, "scheduler", None) is not None:
+        raise ValueError(f"--scheduler is for zarr stores, which workers can read; {args.input} is none")
     if not args.input.is_dir():
         if args.descriptor is not None:
             raise ValueError(f"{args.input} holds points, which need no --descriptor; it is for folders of images")
@@ -56,6 +62,21 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
     names = np.array(folder.class_names)[folder.y[rows]]
     cost = getattr(descriptor, "ground_cost_", None)
     return TrainingSet(X, names, cost, descriptor, time.perf_counter() - start)
+
+
+def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
+    """The points of a zarr store, which stay there for what can learn from them there."""
+    if args.descriptor is not None or args.labels is not None:
+        raise ValueError(f"{args.input} holds points and labels, which need no --descriptor and no --labels")
+    data = open_zarr(args.input)
+    X: Any = data.X
+    if getattr(args, "scheduler", None) is not None:
+        if args.method not in (None, *LEARNED):
+            raise ValueError(f"--scheduler is for {', '.join(LEARNED)}; {args.method} needs all points in memory")
+        X = import_module("dask.array").from_zarr(X)
+    elif args.command != "compress" or args.auto or args.method not in (None, *LEARNED):
+        X = X[:]
+    return TrainingSet(X, np.array(data.class_names)[data.y], data.ground_cost, None, time.perf_counter() - start)
 
 
 def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
@@ -94,7 +115,7 @@ def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
     print_facts(
         {
             "model": str(path),
-            "prototypes": f"{len(classifier.prototypes_)} of {len(data.X)} points",
+            "prototypes": f"{len(classifier.prototypes_)} of {len(data.y)} points",
             "ratio": f"{classifier.compression_ratio_:.2%}",
             "training error": f"{error:.2%}",
             "seconds": f"{seconds:.1f}",
