@@ -148,9 +148,10 @@ class Objective:
         rows = self.rows
         n_parts = max(1, round(rows.shape[0] / size))
         if isinstance(rows, LocalRows) and rows.in_memory:
-            X, y, weight = rows.X, rows.y, rows.weight
+            X, y = rows.X, rows.y
+            weight = (np.ones(len(X)) if rows.weight is None else rows.weight) / self._total
             return [
-                self._part(LocalRows(X[k], y[k], None if weight is None else weight[k], rows.n_jobs, rows.budget))
+                self._part(LocalRows(X[k], y[k], weight[k], rows.n_jobs, rows.budget))
                 for k in np.array_split(rng.permutation(len(X)), n_parts)
             ]
         order = np.array_split(rng.permutation(len(self._blocks)), min(n_parts, len(self._blocks)))
