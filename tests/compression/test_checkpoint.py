@@ -337,7 +337,7 @@ checkpoint._SECONDS, checkpoint._PAUSE = seconds, pause
 settings = {"checkpoint": path, "random_state": 0, "callback": lambda *_: print(end=".", flush=True), **settings}
 if kind == "shc":
     data = kp.datasets.load_digits_histograms()
-    clf = kp.SHC(data.ground_cost, 20, **settings)
+    clf = kp.SHC(data.ground_cost, n_prototypes=20, **settings)
 else:
     data = kp.datasets.load_digits_covariances()
     clf = kp.SCC(30, **settings)

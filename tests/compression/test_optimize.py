@@ -141,6 +141,15 @@ def test_a_step_meets_the_strong_wolfe_conditions_wherever_the_search_begins(ste
     assert abs((evaluation.gradient * direction).sum()) <= curvature * abs(slope)
 
 
+def test_a_long_step_onto_a_plain_is_not_taken():
+    def slide(theta):
+        return Evaluation(-float(np.tanh(theta).sum()), np.tanh(theta) ** 2 - 1.0, 0.0)
+
+    start = np.zeros((1, 1))
+    point, _ = _line_search(slide, start, slide(start), np.ones((1, 1)), 1e4, 0.9)
+    assert 0.3 < point[0, 0] < 1e3
+
+
 @pytest.mark.parametrize("method", ["lbfgs", "cg"])
 def test_where_the_function_ends_the_search_turns_back(method):
     def walled(theta):
