@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import GROUND_COST, labelled
 
 import knnpress as kp
+from knnpress import cluster
 from knnpress.cli import main
 from knnpress.compression import Condensed
 from knnpress.estimators import checks
@@ -95,7 +96,9 @@ def test_held_out_parts_are_the_same_too():
 
 @pytest.mark.parametrize("name", ["jbld", "sinkhorn-divergence"])
 @pytest.mark.parametrize("chunks", [150, 37, (3, 100, 1, 46)], ids=str)
-def test_a_cluster_gives_the_same_prototypes_as_threads(client, name, chunks):
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_a_cluster_gives_the_same_prototypes_as_threads(client, name, chunks, tasks, monkeypatch):
+    monkeypatch.setattr(cluster, "_TASKS", tasks)  # several blocks in a chunk, and one
     X, y = labelled(name, 150)
     y = np.sort(y)  # so that chunks lack classes
     expected = estimator(name).fit(X, y)
@@ -281,8 +284,6 @@ def test_a_checkpoint_of_a_store_goes_on(tmp_path, monkeypatch):
 
 
 def test_workers_forget_when_a_fit_ends(client):
-    from knnpress import cluster
-
     X, y = labelled("jbld", 100)
     seen = []
     settings = {"max_iter": 2, "callback": lambda *_: seen.append(len(cluster._memories)) and False}
