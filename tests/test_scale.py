@@ -22,6 +22,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import JBLD
 from knnpress.rows import LocalRows, Memory, StoredPoints, is_stored, stored_blocks
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 zarr = pytest.importorskip("zarr")
@@ -39,7 +40,9 @@ def everything_is_large(monkeypatch):
 @pytest.fixture(scope="module")
 def started():
     """A cluster within this process: quick to start, and its workers talk as others do."""
+    patience = {"distributed.comm.timeouts.connect": "120s", "distributed.comm.timeouts.tcp": "120s"}
     with (
+        dask.config.set(patience),
         distributed.LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
@@ -376,8 +379,8 @@ def test_a_fit_survives_the_loss_of_a_worker(tmp_path):
 def test_a_fit_does_not_wait_for_a_scheduler_that_vanished(tmp_path):
     port = 18000 + os.getpid() % 2000
     address = f"tcp://127.0.0.1:{port}"
-    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
-    scheduler = subprocess.Popen([*dask, "--port", str(port), "--no-dashboard"], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+    scheduler = subprocess.Popen([*command, "--port", str(port), "--no-dashboard"], stderr=subprocess.DEVNULL)
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
     worker = subprocess.Popen([*command, "--death-timeout", "60"], stderr=subprocess.DEVNULL, cwd=tmp_path)
     try:
