@@ -67,6 +67,22 @@ def test_descent_returns_the_iterate_of_lowest_error():
     assert abs(found.theta[0, 0] - 0.5) <= 0.1
 
 
+@pytest.mark.parametrize("method", ["lbfgs", "cg"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_that_is_only_known_to_a_tolerance_ends_the_search_in_peace(method, seed):
+    """As Sinkhorn's is: the same theta does not give the same loss twice."""
+    rng = np.random.default_rng(seed)
+
+    def uncertain(theta):
+        exact = valley(theta)
+        return Evaluation(
+            exact.loss + 1e-9 * rng.normal(), exact.gradient + 1e-6 * rng.normal(size=theta.shape), exact.error
+        )
+
+    found = minimize(uncertain, rng.normal(size=(1, 3)), method=method, max_iter=300, tol=0.0)
+    assert valley(found.theta).loss < 1e-3
+
+
 def test_an_unknown_method_is_refused_by_name():
     with pytest.raises(ValueError, match="optimizer is 'newton'; choose"):
         minimize(bowl, np.zeros((1, 1)), method="newton")

@@ -296,6 +296,8 @@ def _line_search(
                 continue
             if high is None or here.slope * (high.step - here.step) >= 0:
                 high = before
+        if abs(high.step - low.step) <= np.finfo(float).eps * max(high.step, low.step):
+            break  # nothing lies between: losses differ by what their own solver leaves open
         step = _between(low, high)
     return low.found
 
