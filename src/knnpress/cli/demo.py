@@ -17,7 +17,7 @@ _FOLDER = Path("knnpress-demo")
 
 def run(args: argparse.Namespace) -> None:
     """Run the plan "demo", print ours against the full set, and write the report."""
-    print("Handwritten digits, half to train and half to test, twice: 800 as covariances, 400 as histograms")
+    print("Handwritten digits, half to train and half to test, twice: 600 as covariances, 300 as histograms")
     work_off(load_plan("demo"), _FOLDER)
     written = write_report(_FOLDER, _FOLDER / "report.html")
     for text in written.notices:

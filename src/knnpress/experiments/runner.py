@@ -25,7 +25,7 @@ from knnpress.typing import Callback
 
 __all__ = ["run_plan"]
 
-_CALIBRATION = 32  # points a side, to time a pair
+_CALIBRATION = 96  # points a side, to time a pair
 
 
 @dataclass(frozen=True)
