@@ -72,8 +72,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '
                 "the checkpoint"
             )
-        # None is handed on: a compressor that goes on from a checkpoint has been drawn for
-        rng = None if self.random_state is None else as_generator(self.random_state)
+        # a compressor that goes on from a checkpoint has been drawn for: None is handed on to it
+        resumes = getattr(compressor, "checkpoint", None) is not None
+        rng = None if resumes and self.random_state is None else as_generator(self.random_state)
         trials: list[SizeTrial] = []
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
             context: dict[str, Any] = {
