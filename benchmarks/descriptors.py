@@ -49,22 +49,25 @@ def held_out_samples(data: ImageDataset) -> Splits:
 
 @dataclass(frozen=True)
 class Case:
-    """A data set, how it is read, how its images become points, and how it is divided."""
+    """A data set, how it is read, how its images become points (and in words), and how it is divided."""
 
     name: str
     load: Callable[..., ImageDataset]
     descriptor: Any
+    words: str
     splits: Callable[[ImageDataset], Splits] = halves
 
 
 CASES = [
-    Case("eth80", datasets.load_eth80, RegionCovariance("color-texture")),
-    Case("coil20", datasets.load_coil20, ShapeContext()),
-    Case("kylberg", datasets.load_kylberg, RegionCovariance("gradient")),
-    Case("kylberg", datasets.load_kylberg, BagOfWords(step=1, random_state=0)),
-    Case("mpeg7", datasets.load_mpeg7, ShapeContext()),
-    Case("kth_tips2b", datasets.load_kth_tips2b, RegionCovariance("gradient", shrinkage=1e-2), held_out_samples),
-    Case("scene15", datasets.load_scene15, RegionCovariance("sift", shrinkage=0.1), hundreds),
+    Case("eth80", datasets.load_eth80, RegionCovariance("color-texture"), "covariance, color-texture, masks"),
+    Case("coil20", datasets.load_coil20, ShapeContext(), "shape context, 5 x 12 bins"),
+    Case("kylberg", datasets.load_kylberg, RegionCovariance("gradient"), "covariance, gradient"),
+    Case("kylberg", datasets.load_kylberg, BagOfWords(step=1, random_state=0), "50 words, gradient, step 1"),
+    Case("mpeg7", datasets.load_mpeg7, ShapeContext(), "shape context, 5 x 12 bins"),
+    Case(
+        "kth_tips2b", datasets.load_kth_tips2b, RegionCovariance("gradient"), "covariance, gradient", held_out_samples
+    ),
+    Case("scene15", datasets.load_scene15, RegionCovariance("sift", shrinkage=0.1), "covariance, sift", hundreds),
 ]
 PROJECTION = SPDProjection(n_dims=30, n_within=5, n_between=5, max_iter=20)
 
@@ -120,7 +123,7 @@ def main() -> None:
                 errors.setdefault(way, []).append(error(smaller[0], y, smaller[1], y_test, cost))
         distance = "JBLD" if cost is None else "Sinkhorn"
         for way, found in errors.items():
-            made = f"`{case.descriptor!r}`" + (f", {way}" if way else "")
+            made = f"{case.words}; {way}" if way else case.words
             figures = f"{np.mean(found):.2f} ± {np.std(found):.2f} | {', '.join(f'{e:.2f}' for e in found)}"
             print(f"| {case.name} | {made} | {distance} | {figures} | {time.perf_counter() - start:.0f} |", flush=True)
 
