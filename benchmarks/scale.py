@@ -67,7 +67,7 @@ def timed(name: str, model, X, y, test) -> np.ndarray:
 
 
 def cluster(workers: int) -> Client:
-    return Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+    return Client(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
 
 
 def fit(args: argparse.Namespace) -> None:

@@ -43,7 +43,7 @@ def started():
     patience = {"distributed.comm.timeouts.connect": "120s", "distributed.comm.timeouts.tcp": "120s"}
     with (
         dask.config.set(patience),
-        distributed.LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -335,7 +335,7 @@ LOSS = (
     + """
 if __name__ == "__main__":
     expected = kp.SCC(**settings).fit(data.X, y).prototypes_
-    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         def kill(step, total, facts):
             if step == 4:
                 os.kill(cluster.workers[0].pid, signal.SIGKILL)

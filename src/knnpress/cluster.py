@@ -64,7 +64,7 @@ def connect(scheduler: str) -> Any:
     except ImportError as error:
         raise ImportError("Dask is not installed: pip install knnpress[dask]") from error
     if scheduler == "local":
-        return Client(threads_per_worker=1, dashboard_address=None)
+        return Client(threads_per_worker=1, dashboard_address=":0")
     try:
         return Client(scheduler, timeout=10)
     except (OSError, TimeoutError) as error:

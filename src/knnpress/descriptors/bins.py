@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -143,8 +144,11 @@ class GridHistogram(TransformerMixin, BaseEstimator):
         return np.stack(map_images(histogram, images, self.n_jobs))
 
 
+@lru_cache(maxsize=64)
 def _overlaps(n_cells: int, n_pixels: int) -> Array:
     """What share of each pixel lies in each of the cells that divide the same length, (n_cells, n_pixels)."""
     ends = np.arange(n_cells + 1)[:, None] * (n_pixels / n_cells)
     covered = np.clip(ends - np.arange(n_pixels), 0.0, 1.0)  # share of a pixel before each end
-    return np.diff(covered, axis=0)
+    shares = np.diff(covered, axis=0)
+    shares.setflags(write=False)
+    return shares
