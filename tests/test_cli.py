@@ -722,6 +722,7 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
 
 
 COMMANDS = ["demo", "describe", "compress", "predict", "evaluate", "tune", "inspect", "experiment", "report"]
+COMMANDS += ["doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

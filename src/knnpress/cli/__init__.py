@@ -19,15 +19,19 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status: 0, 2 after an error of the user's, 130 after Ctrl-C."""
+    """Run the command line; returns the exit status.
+
+    0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 130: Ctrl-C.
+    """
     args = _parser().parse_args(argv)
+    status: int | None = 0
     args.shown = getattr(args, "verbose", False) or sys.stderr.isatty()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: notice(str(message))
-            import_module(f"knnpress.cli.{args.command}").run(args)
+            status = import_module(f"knnpress.cli.{args.command}").run(args)
             sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -37,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stopped = isinstance(error, KeyboardInterrupt)
         notice("stopped" if stopped else _sentence(error))
         return 130 if stopped else 2
-    return 0
+    return status or 0
 
 
 def _sentence(error: BaseException) -> str:
@@ -165,6 +169,24 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = _add(commands, "inspect", "show what a model contains", "knnpress inspect model.knnp")
     inspect.add_argument("model", type=Path, metavar="MODEL.knnp")
+
+    doctor = _add(
+        commands,
+        "doctor",
+        "say what is wrong with points and how to mend it",
+        "knnpress doctor points.npz --fix -o mended.npz",
+        "POINTS is a .npz, .npy or .mat file, or a zarr group. The exit status is 0 where all is well, and 1 where "
+        "something is wrong. The file is never changed.",
+    )
+    doctor.add_argument("input", type=Path, metavar="POINTS")
+    _add_labels(doctor)
+    doctor.add_argument(
+        "--fix", action="store_true", help="write a mended copy; with it, the exit status is the copy's"
+    )
+    doctor.add_argument("-o", "--output", type=Path, metavar="MENDED.npz")
+    doctor.add_argument(
+        "--shrinkage", type=_share, metavar="S", help="of all matrices of the copy (default: what is needed, if it is)"
+    )
     return parser
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-__all__ = ["notice", "print_facts", "print_table"]
+__all__ = ["notice", "print_facts", "print_paragraph", "print_table"]
+
+_COLOURS = {"problem": "bold red", "note": "yellow"}
 
 
 def notice(text: str) -> None:
@@ -34,6 +36,22 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
     for row in cells:
         table.add_row(*map(Text, row))  # not as markup: a class may be called [red]
     Console().print(table)
+
+
+def print_paragraph(kind: str, title: str, lines: Sequence[str]) -> None:
+    """Print a problem or a note: what it is, and lines about it, indented; coloured on a terminal."""
+    lines = [_printable(line) for line in lines]
+    if not sys.stdout.isatty():
+        print(f"\n{kind}: {_printable(title)}", *(f"  {line}" for line in lines), sep="\n")
+        return
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(f"\n{kind}", style=_COLOURS.get(kind, "")) + Text(f": {_printable(title)}", style="bold"))
+    for line in lines:
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
 def _print_aligned(rows: list[list[str]], right: Sequence[int]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from knnpress.datasets.dataset import Dataset, encode
+from knnpress.datasets.stored import is_zarr, read_zarr
 from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array
 
@@ -81,6 +83,60 @@ def load_unlabelled(path: str | os.PathLike[str]) -> Array:
     if X.ndim not in (2, 3):
         raise ValueError(f"{path} holds points of shape {X.shape}; expected (n, d, d) or (n, d)")
     return X
+
+
+@dataclass(frozen=True)
+class RawPoints:
+    """What a file holds, as found: of any type, shape and soundness.
+
+    Attributes
+    ----------
+    X : ndarray
+    y, class_names, ground_cost : ndarray or None
+        Where the file has them.
+    labels_error : str
+        Why a file of labels could not be used, if it could not.
+    are_histograms : bool
+        By the names in the file: there is a ground cost, or the points are called histograms.
+    others : tuple of str
+        Names of further arrays.
+    """
+
+    X: Array
+    y: Array | None
+    class_names: Array | None
+    ground_cost: Array | None
+    labels_error: str
+    are_histograms: bool
+    others: tuple[str, ...]
+
+
+def read_raw_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None) -> RawPoints:
+    """The points of a file or zarr store as they are, for a look at what `load_points` refuses.
+
+    Parameters
+    ----------
+    path, labels : path
+        As in `load_points`.
+    """
+    path = Path(path)
+    arrays = read_zarr(path) if is_zarr(path) else _read(path)
+    X = _pick(arrays, _POINTS, path, "points")
+    if labels is None and path.suffix == ".npy" and path.with_suffix(".csv").is_file():
+        labels = path.with_suffix(".csv")
+    y, why = _find(arrays, _LABELS), ""
+    if labels is not None:
+        try:
+            y = _read_labels(Path(labels), len(X) if X.ndim else 0)
+        except (ValueError, IndexError) as error:
+            y, why = None, str(error)
+    y = None if y is None else y.reshape(-1)
+    names, cost = arrays.get("class_names"), _find(arrays, _COST)
+    n = len(y) if y is not None else X.shape[-1] if X.ndim == 3 else -1
+    X = _points_first(X, n, from_matlab=path.suffix == ".mat")
+    used = {name for group in (_POINTS, _LABELS, _COST) for name in group if name in arrays} | {"class_names"}
+    are_histograms = X.ndim == 2 and (cost is not None or "histograms" in arrays)
+    return RawPoints(X, y, names, cost, why, are_histograms, tuple(name for name in arrays if name not in used))
 
 
 def _read(path: Path) -> Mapping[str, Array]:

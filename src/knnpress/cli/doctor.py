@@ -1,0 +1,100 @@
+"""``knnpress doctor``: what is wrong with points, and how to mend it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knnpress.cli.output import notice, print_facts, print_paragraph
+from knnpress.datasets.doctor import Finding, Patient, admit, examine, mend
+from knnpress.datasets.points import read_raw_points
+from knnpress.files import check_output, replacing
+
+__all__ = ["run"]
+
+_ROWS = 10  # that are listed one by one
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine a file of points; 0 where all is well, 1 where something is wrong with it (or with its mended copy)."""
+    _check_arguments(args)
+    raw = read_raw_points(args.input, args.labels)
+    patient, findings = admit(raw)
+    if patient is not None:
+        findings += examine(patient)
+        _print_patient(args.input, patient)
+    _print_findings(findings, 0 if patient is None else len(patient.X))
+    if not args.fix:
+        return int(_any_problem(findings))
+    if patient is None:
+        raise ValueError(f"{args.input} cannot be mended: {findings[0].what} ({findings[0].found})")
+    mended = patient
+    for _ in range(2):  # what was hidden by one fault may show once that is gone
+        mended = mend(mended, examine(mended), args.shrinkage if mended is patient else None)
+    if not len(mended.X):
+        raise ValueError(f"{args.input} cannot be mended: no point would be left")
+    left = [finding for finding in examine(mended) if finding.harm == "problem"]
+    _write(args.output, mended)
+    print()
+    print_facts({"mended copy": str(args.output), "points": f"{len(mended.X)} of {len(patient.X)}"})
+    if raw.others:
+        notice(f"left out of the copy: {', '.join(raw.others)}")
+    if left:
+        print("\nstill wrong in it")
+        _print_findings(left, len(mended.X))
+    return int(bool(left))
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    if not args.fix:
+        if args.output is not None or args.shrinkage is not None:
+            raise ValueError("-o and --shrinkage are for the mended copy; add --fix")
+        return
+    if args.output is None:
+        raise ValueError("--fix writes a mended copy; say where with -o MENDED.npz")
+    if args.output.suffix != ".npz":
+        raise ValueError(f"{args.output} should end in .npz")
+    if args.output.exists() and args.output.samefile(args.input):
+        raise ValueError(f"{args.output} is the file itself, which is never changed; give another name")
+    check_output(args.output)
+
+
+def _any_problem(findings: list[Finding]) -> bool:
+    return any(finding.harm == "problem" for finding in findings)
+
+
+def _print_patient(path: Path, patient: Patient) -> None:
+    facts = {
+        "file": str(path),
+        "points": f"{len(patient.X)} {patient.kind} of {' x '.join(map(str, patient.X.shape[1:]))}",
+    }
+    if patient.y is not None and len(patient.y):
+        names, counts = np.unique(patient.y, return_counts=True)
+        facts["classes"] = f"{len(names)}, of {counts.min()} to {counts.max()} points"
+    print_facts(facts)
+
+
+def _print_findings(findings: list[Finding], n: int) -> None:
+    if not _any_problem(findings):
+        print("\nnothing is wrong" + (" with these points" if n else ""))
+    for finding in findings:
+        about = f"{len(finding.rows)} of {n} points, rows {_rows(finding)}" if len(finding.rows) else ""
+        lines = [about, f"found: {finding.found}", f"cure: {finding.cure}"]
+        print_paragraph(finding.harm, finding.what, [line for line in lines if line])
+
+
+def _rows(finding: Finding) -> str:
+    shown = ", ".join(map(str, finding.rows[:_ROWS]))
+    return f"{shown}, …" if len(finding.rows) > _ROWS else shown
+
+
+def _write(path: Path, patient: Patient) -> None:
+    arrays: dict[str, Any] = {"X": patient.X, "y": patient.y, "row": patient.row}
+    arrays |= {"class_names": patient.class_names, "ground_cost": patient.ground_cost}
+    with replacing(path) as file:
+        np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
+    sys.stdout.flush()
