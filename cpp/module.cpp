@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -28,6 +29,14 @@ template <class T, int N>
 using InOut = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<nb::numpy, T>;
+
+// The first element of an array, of which a double at an odd address is none.
+template <class Array>
+auto data_of(const Array& array) {
+  auto* data = array.data();
+  if (reinterpret_cast<uintptr_t>(data) % alignof(double)) throw std::invalid_argument("arrays must be aligned");
+  return data;
+}
 
 struct Free {
   void operator()(double* p) const { std::free(p); }
@@ -118,7 +127,7 @@ struct SpdBatch {
     if (X.shape(1) != X.shape(2)) throw std::invalid_argument("matrices must be square");
     if (X.shape(1) < 1 || X.shape(1) > 20000) throw std::invalid_argument("matrices must be 1 to 20000 wide");
     n = int64_t(X.shape(0)), d = int(X.shape(1));
-    const double* data = X.data();
+    const double* data = data_of(X);
     nb::gil_scoped_release released;
     const size_t size = packed_size(d), width = kernels->lanes, groups = (n + width - 1) / width;
     Buffer packed = allocate(product({groups, size, width}));
@@ -177,7 +186,7 @@ Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> we
     throw std::invalid_argument("weight must have one row per x and one column per z");
   auto out = make_array<double>({size_t(z.n), size_t(x.d), size_t(x.d)});
   double* data = out.data();
-  const double* w = weight.data();
+  const double* w = data_of(weight);
   nb::gil_scoped_release released;
   Buffer work = allocate(x.kernels->jbld_work(x.d));
   x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance, work.get(), data);
@@ -199,7 +208,7 @@ struct SinkhornCost {
       throw std::invalid_argument("the ground cost must be square");
     const int d = int(M.shape(0)), rows = kernels->tile_rows, step = std::max(rows, kernels->lanes);
     const int padded = (d + step - 1) / step * step;
-    const double* m = M.data();
+    const double* m = data_of(M);
     nb::gil_scoped_release released;
     const size_t size = product({size_t(d), size_t(padded)});
     for (Buffer* b : {&kernel, &kernel_t, &plan_cost, &cost, &cost_t}) {
@@ -227,7 +236,7 @@ struct SinkhornCost {
 };
 
 void check_bins(const SinkhornCost& cost, size_t bins) {
-  if (int(bins) != cost.tables.n_bins) throw std::invalid_argument("histograms and ground cost differ in size");
+  if (bins != size_t(cost.tables.n_bins)) throw std::invalid_argument("histograms and ground cost differ in size");
 }
 
 nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
@@ -242,8 +251,9 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
     throw std::invalid_argument("relaxation must be (n, m), and given with potential");
   auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
   auto iterations = make_array<int32_t>({n, m});
-  SinkhornJob job{X.data(), Z.data(), int64_t(n), int64_t(m), tol, std::max(max_iter, 1), transport,
-                  potential ? potential->data() : nullptr, relaxation ? relaxation->data() : nullptr, value.data(), iterations.data(), error.data()};
+  SinkhornJob job{data_of(X), data_of(Z), int64_t(n), int64_t(m), tol, std::max(max_iter, 1), transport,
+                  potential ? data_of(*potential) : nullptr, relaxation ? data_of(*relaxation) : nullptr, value.data(),
+                  iterations.data(), error.data()};
   {
     nb::gil_scoped_release released;
     Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
@@ -261,7 +271,7 @@ nb::tuple sinkhorn_self(const SinkhornCost& cost, In<double, 2> X, double tol, i
   {
     double *v = value.data(), *p = potential.data(), *e = error.data();
     int32_t* it = iterations.data();
-    const double* x = X.data();
+    const double* x = data_of(X);
     nb::gil_scoped_release released;
     Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
     cost.kernels->sinkhorn_self(cost.tables, x, int64_t(n), tol, std::max(max_iter, 1), work.get(), v, p, it, e);
@@ -277,7 +287,7 @@ Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<doub
     throw std::invalid_argument("potential must be (n, m, d) and weight (n, m)");
   auto out = make_array<double>({m, X.shape(1)});
   double* data = out.data();
-  const double *x = X.data(), *p = potential.data(), *w = weight.data();
+  const double *x = data_of(X), *p = data_of(potential), *w = data_of(weight);
   nb::gil_scoped_release released;
   Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
   cost.kernels->sinkhorn_pullback(cost.tables, x, int64_t(n), int64_t(m), p, w, tolerance, work.get(), data);

@@ -161,7 +161,7 @@ def as_float_array(X: ArrayLike, name: str) -> Array:
         raise TypeError(f"Sparse data was passed as {name}, but dense data is required; use {name}.toarray()")
     try:
         raw = np.asarray(X)
-        array = raw if np.iscomplexobj(raw) else np.require(raw, np.float64, "C")
+        array = raw if np.iscomplexobj(raw) else np.require(raw, np.float64, ["C", "A"])
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} cannot be read as numbers: {error}") from error
     if np.iscomplexobj(array):
