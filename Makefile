@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all lint bench clean FORCE
+.PHONY: demo test test-all lint bench docs clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -23,6 +23,10 @@ lint: .venv/installed-lint
 
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/run.py
+
+docs: .venv/installed-docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 clean:
 	rm -rf .venv build
