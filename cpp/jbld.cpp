@@ -193,17 +193,28 @@ void logdet(const double* x, int64_t groups, int d, double* work, double* out, d
 }
 
 void pairwise(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z, int64_t m,
-              int d, double* work, double* out) {
+              int d, const double* limit, double* lower, double* work, double* out) {
   const int64_t size = packed_size(d);
   const Scratch s = carve(work, d);
   for (int64_t i = 0; i < n; i += W) {
     const V* matrices = reinterpret_cast<const V*>(x) + i / W * size;
     const V half_x = 0.5 * load(logdet_x + i);
     const int rows = n - i < W ? int(n - i) : W;
+    double farthest = 0.0, *bound = lower ? lower + i / W * m : nullptr;
+    for (int l = 0; limit && l < rows; l++) farthest = limit[i + l] > farthest ? limit[i + l] : farthest;
     for (int64_t j = 0; j < m; j++) {
+      if (limit && bound[j] > farthest) {  // no row of the group needs it
+        for (int l = 0; l < rows; l++) out[(i + l) * m + j] = __builtin_inf();
+        continue;
+      }
       V middle = factor<false, false>(matrices, z + j * size, d, s, d, nullptr, V{});
       V value = max(middle - (half_x + 0.5 * logdet_z[j]), V{});
       for (int l = 0; l < rows; l++) out[(i + l) * m + j] = value[l];
+      if (bound) {
+        double least = value[0];
+        for (int l = 1; l < rows; l++) least = value[l] < least ? value[l] : least;
+        bound[j] = __builtin_sqrt(least);
+      }
     }
   }
 }

@@ -30,6 +30,8 @@ struct SinkhornJob {
   bool transport;           // value = <T, M> instead of the dual value
   double* potential_x;      // (n, m, n_bins) start and result, or null: start at zero and keep nothing
   double* relaxation;       // (n, m) over-relaxation to start with and learnt, or null, with potential_x
+  const double* limit;      // (n, m) or null; a pair whose dual value must exceed it is left out: value infinity. -inf:
+                            // left out at once
   double* value;            // (n, m)
   int32_t* iterations;      // (n, m)
   double* error;            // (n, m) last L1 marginal error
@@ -43,9 +45,11 @@ struct Kernels {
   void (*logdet)(const double* x, int64_t groups, int d, double* work, double* logdet, double* margin);
   // out[i] = x_i^-1, (n, d, d)
   void (*inverse)(const double* x, int64_t n, int d, double* work, double* out);
-  // out[i, j] = JBLD(x_i, z_j)
+  // out[i, j] = JBLD(x_i, z_j). `lower`, (groups, m), or null: roots below which no distance of a group to z_j lies; it
+  // is brought up to date where they are computed. With `limit`, (n,), groups beyond the limits of all their rows are
+  // left out: infinity.
   void (*jbld_pairwise)(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z,
-                        int64_t m, int d, double* work, double* out);
+                        int64_t m, int d, const double* limit, double* lower, double* work, double* out);
   // out[j] = sum_i weight[i, j] (x_i + z_j)^-1, (m, d, d); pairs with |weight| <= tolerance are skipped
   void (*jbld_pullback)(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight,
                         double tolerance, double* work, double* out);

@@ -148,6 +148,7 @@ struct SpdBatch {
     }
     matrices = std::move(packed);
   }
+  int64_t groups() const { return (n + kernels->lanes - 1) / kernels->lanes; }
   Out<double> inverse() const {
     if (!lanes) throw std::invalid_argument("only matrices packed in lanes can be inverted");
     auto out = make_array<double>({size_t(n), size_t(d), size_t(d)});
@@ -169,14 +170,21 @@ void check_pair(const SpdBatch& x, const SpdBatch& z) {
   if (x.d != z.d) throw std::invalid_argument("x and z differ in size");
 }
 
-Out<double> jbld_pairwise(const SpdBatch& x, const SpdBatch& z) {
+Out<double> jbld_pairwise(const SpdBatch& x, const SpdBatch& z, std::optional<InOut<double, 2>> lower,
+                          std::optional<In<double, 1>> limit) {
   check_pair(x, z);
+  if (lower && (int64_t(lower->shape(0)) != x.groups() || int64_t(lower->shape(1)) != z.n))
+    throw std::invalid_argument("lower must have one row per group of x and one column per z");
+  if (limit && (!lower || int64_t(limit->shape(0)) != x.n))
+    throw std::invalid_argument("limit must have one number per x, and be given with lower");
+  double* bound = lower ? data_of(*lower) : nullptr;
+  const double* far = limit ? data_of(*limit) : nullptr;
   auto out = make_array<double>({size_t(x.n), size_t(z.n)});
   double* data = out.data();
   nb::gil_scoped_release released;
   Buffer work = allocate(x.kernels->jbld_work(x.d));
   x.kernels->jbld_pairwise(x.matrices.get(), x.logdet.get(), x.n, z.matrices.get(), z.logdet.get(), z.n, x.d,
-                           work.get(), data);
+                           far, bound, work.get(), data);
   return out;
 }
 
@@ -241,7 +249,7 @@ void check_bins(const SinkhornCost& cost, size_t bins) {
 
 nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                    std::optional<InOut<double, 3>> potential, std::optional<InOut<double, 2>> relaxation, double tol,
-                   int max_iter, bool transport) {
+                   int max_iter, bool transport, std::optional<In<double, 2>> limit) {
   check_bins(cost, X.shape(1));
   check_bins(cost, Z.shape(1));
   const size_t n = X.shape(0), m = Z.shape(0);
@@ -249,11 +257,23 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
     throw std::invalid_argument("potential must be (n, m, d)");
   if (bool(potential) != bool(relaxation) || (relaxation && (relaxation->shape(0) != n || relaxation->shape(1) != m)))
     throw std::invalid_argument("relaxation must be (n, m), and given with potential");
+  if (limit && (transport || limit->shape(0) != n || limit->shape(1) != m))
+    throw std::invalid_argument("limit must be (n, m), and of dual values");
   auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
   auto iterations = make_array<int32_t>({n, m});
-  SinkhornJob job{data_of(X), data_of(Z), int64_t(n), int64_t(m), tol, std::max(max_iter, 1), transport,
-                  potential ? data_of(*potential) : nullptr, relaxation ? data_of(*relaxation) : nullptr, value.data(),
-                  iterations.data(), error.data()};
+  SinkhornJob job{data_of(X),
+                  data_of(Z),
+                  int64_t(n),
+                  int64_t(m),
+                  tol,
+                  std::max(max_iter, 1),
+                  transport,
+                  potential ? data_of(*potential) : nullptr,
+                  relaxation ? data_of(*relaxation) : nullptr,
+                  limit ? data_of(*limit) : nullptr,
+                  value.data(),
+                  iterations.data(),
+                  error.data()};
   {
     nb::gil_scoped_release released;
     Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
@@ -311,16 +331,18 @@ NB_MODULE(_core, module) {
   nb::class_<SpdBatch>(module, "SpdBatch")
       .def(nb::init<In<double, 3>, bool>(), "X"_a, "lanes"_a)
       .def("inverse", &SpdBatch::inverse)
+      .def_prop_ro("groups", &SpdBatch::groups)
       .def_prop_ro("logdet", [](const SpdBatch& b) { return b.copy(b.logdet); }, nb::rv_policy::move)
       .def_prop_ro("margin", [](const SpdBatch& b) { return b.copy(b.margin); }, nb::rv_policy::move);
-  module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a);
+  module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a, "lower"_a.none() = nb::none(),
+             "limit"_a.none() = nb::none());
   module.def("jbld_pullback", &jbld_pullback, "x"_a, "z"_a, "weight"_a, "tolerance"_a);
 
   nb::class_<SinkhornCost>(module, "SinkhornCost")
       .def(nb::init<In<double, 2>, double>(), "M"_a, "reg"_a)
       .def_prop_ro("stabilised", [](const SinkhornCost& c) { return !c.tables.scaling_is_safe; });
-  module.def("sinkhorn", &sinkhorn, "cost"_a, "X"_a, "Z"_a, "potential"_a.none(), "relaxation"_a.none(), "tol"_a, "max_iter"_a,
-             "transport"_a);
+  module.def("sinkhorn", &sinkhorn, "cost"_a, "X"_a, "Z"_a, "potential"_a.none(), "relaxation"_a.none(), "tol"_a,
+             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none());
   module.def("sinkhorn_self", &sinkhorn_self, "cost"_a, "X"_a, "tol"_a, "max_iter"_a);
   module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a);
 }

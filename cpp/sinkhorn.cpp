@@ -122,6 +122,11 @@ INLINE void scaling_of(const double* potential, const double* a, const SinkhornT
   for (int k = 0; k < t.padded_bins; k += W) store(out + k, exp(min(load(out + k), splat(700.0))));
 }
 
+// A pair that nobody needs.
+INLINE void leave_out(const SinkhornJob& job, int64_t p) {
+  job.value[p] = __builtin_inf(), job.iterations[p] = 0, job.error[p] = 0.0;
+}
+
 // ---- shared kernel, one pair per lane -------------------------------------------------------------------------
 
 void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work) {
@@ -136,6 +141,7 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
   V relax[kVectors] = {};
 
   auto load_pair = [&](int lane) {
+    while (job.limit && next < n_jobs && job.limit[next] == -__builtin_inf()) leave_out(job, next++);
     const int64_t p = pair[lane] = next < n_jobs ? next++ : -1;
     if (p < 0) return;  // the lane goes on with what it has, and nobody looks
     active++;
@@ -151,9 +157,8 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
       s.x.scaled[at] = job.potential_x ? a[k] * column[0][k] : a[k];
     }
   };
-  auto finish_pair = [&](int lane, double error) {
-    const int64_t p = pair[lane];
-    double *a = column[0], *b = column[1], *sx = column[2], *sz = column[3];
+  double *a = column[0], *b = column[1], *sx = column[2], *sz = column[3];
+  auto dual_value = [&](int lane) {  // a lower bound before convergence; copies the lane
     for (int k = 0; k < d; k++) {
       const int64_t at = int64_t(k) * kPairs + lane;
       a[k] = s.x.marginal[at], b[k] = s.z.marginal[at];
@@ -161,6 +166,15 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
       sz[k] = s.z.inverse[at] > 0.0 ? s.z.scaled[at] * s.z.inverse[at] : 1.0;
     }
     for (int k = d; k < padded; k++) a[k] = b[k] = 0.0, sx[k] = sz[k] = 1.0;
+    return t.reg * (dot_log(a, sx, padded) + dot_log(b, sz, padded));
+  };
+  auto beyond_limit = [&](int lane, int step) {  // looked at ever more rarely, and not where it must be solved
+    const double limit = job.limit ? job.limit[pair[lane]] : __builtin_inf();
+    return (step & (step - 1)) == 0 && limit < __builtin_inf() && dual_value(lane) > limit;
+  };
+  auto finish_pair = [&](int lane, double error, bool beyond) {
+    const int64_t p = pair[lane];
+    job.value[p] = dual_value(lane);
     if (job.potential_x)
       for (int k = 0; k < padded; k += W) {
         const V potential = t.reg * log(load(sx + k));
@@ -169,11 +183,10 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     if (job.transport) {
       for (int k = 0; k < d; k++) a[k] *= sx[k], b[k] *= sz[k];
       job.value[p] = bilinear(a, t.plan_cost, b, t);
-    } else {
-      job.value[p] = t.reg * (dot_log(a, sx, padded) + dot_log(b, sz, padded));
     }
     if (job.relaxation) job.relaxation[p] = relaxation[lane].amount;
     job.iterations[p] = iterations[lane], job.error[p] = error;
+    if (beyond) leave_out(job, p);
     active--;
   };
 
@@ -191,8 +204,9 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
       const double other = error_z[lane / W][lane % W];
       if (relax[lane / W][lane % W] > 0.0 && other > error) error = other;
       const int step = ++iterations[lane];
-      if (step >= job.max_iter || error < job.tol) {
-        finish_pair(lane, error);
+      const bool done = step >= job.max_iter || error < job.tol, beyond = !done && beyond_limit(lane, step);
+      if (done || beyond) {
+        finish_pair(lane, error, beyond);
         load_pair(lane);
       } else {  // the first step has nothing yet to overshoot from
         if (step % kWindow == 0) adapt(relaxation[lane], error, step == kWindow);
@@ -325,6 +339,10 @@ void sinkhorn(const SinkhornTables& t, const SinkhornJob& job, double* work) {
   if (t.scaling_is_safe) return solve_shared(t, job, work);
   Stabilised s = carve_stabilised(t, work);
   for (int64_t p = 0; p < job.n * job.m; p++) {
+    if (job.limit && job.limit[p] == -__builtin_inf()) {
+      leave_out(job, p);
+      continue;
+    }
     const double *a = job.x + p / job.m * t.n_bins, *b = job.z + p % job.m * t.n_bins;
     double* potential = job.potential_x ? job.potential_x + p * t.n_bins : nullptr;
     start_potential(t, potential, s.x);
