@@ -1,0 +1,105 @@
+"""The pages of the documentation: their code runs as written, and nothing is missing or fetched from elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import knnpress
+from knnpress.cli import main
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+RUNNABLE = [DOCS / "index.md", DOCS / "choosing.md", DOCS / "how-it-works.md"]
+RUNNABLE += sorted(path for path in (DOCS / "tutorials").glob("*.md") if path.stem != "examples")
+BLOCK = re.compile(r"(<!-- not run:[^\n]*-->\s*)?^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
+PUBLIC = ["knnpress", *(f"knnpress.{name}" for name in ("compression", "datasets", "descriptors", "geometries"))]
+
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the documentation is not here, only the package")
+
+
+def blocks(path):
+    """Language, first line and text of the blocks that are to be run."""
+    text = path.read_text()
+    for found in BLOCK.finditer(text):
+        if found[1] is None:
+            yield found[2], text.count("\n", 0, found.start(3)) + 1, found[3]
+
+
+def commands(text):
+    """The commands of a block for a terminal, word by word; without those that install."""
+    lines = (shlex.split(line, comments=True) for line in text.splitlines())
+    return [words for words in lines if words and words[0] != "pip"]
+
+
+@pytest.mark.parametrize("path", RUNNABLE, ids=lambda path: path.stem)
+def test_page_runs_as_written(path, tmp_path, monkeypatch):
+    code = list(blocks(path))
+    assert code
+    for package in sorted(
+        {name for language, _, text in code if language == "python" for name in IMPORT.findall(text)}
+    ):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{path.name} needs {package}")
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for language, line, text in code:
+        if language == "python":
+            padded = "\n" * (line - 1) + text  # so that a traceback names the line of the page
+            exec(compile(padded, str(path), "exec"), namespace)
+        else:
+            for program, *arguments in commands(text):
+                assert program == "knnpress", f"{path.name}:{line}: {program} is not tried out"
+                assert main(arguments) == 0, f"{path.name}:{line}: knnpress {shlex.join(arguments)}"
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
+    assert [page for page in pages if f": {page}\n" not in navigation] == []
+
+
+def test_every_example_is_in_the_gallery():
+    gallery = (DOCS / "tutorials" / "examples.md").read_text()
+    assert [path.name for path in (ROOT / "examples").glob("*.py") if f'"examples/{path.name}"' not in gallery] == []
+
+
+def test_every_public_name_is_in_the_reference():
+    shown = set(
+        re.findall(r"^::: knnpress\.(?:\w+\.)*(\w+)$", "\n".join(p.read_text() for p in DOCS.rglob("api/*.md")), re.M)
+    )
+    aside = {"__version__", "compression", "datasets", "descriptors", "exceptions", "geometries", "as_geometry"}
+    names = {name for module in PUBLIC for name in importlib.import_module(module).__all__}
+    names |= set(importlib.import_module("knnpress.exceptions").__all__)
+    assert sorted(names - aside - shown) == []
+    assert knnpress.__version__
+
+
+@pytest.mark.slow
+def test_site_builds_and_needs_no_network(tmp_path):
+    for package in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the site needs {package}: pip install --group docs")
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 15
+    for page in pages:
+        text = page.read_text()
+        fetched = re.findall(r"<(?:script|img|iframe)[^>]*src=[\"']?(https?:[^\"' >]+)", text)
+        fetched += re.findall(r"<link[^>]*href=[\"']?(https?:[^\"' >]+)", text)
+        assert fetched == [], f"{page.name} fetches {fetched}"
+        for trace in (r"arithmatex\">\\", r":math:`", r"\.\. math::", "&lt;parameters&gt;", "&lt;attributes&gt;"):
+            assert not re.search(trace, text), f"{page.name} shows {trace}"
+    shutil.rmtree(site)
