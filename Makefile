@@ -25,7 +25,7 @@ bench: .venv/installed-bench
 	$(BIN)/python benchmarks/run.py
 
 docs: .venv/installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
 
 clean:

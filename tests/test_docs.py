@@ -90,7 +90,7 @@ def test_site_builds_and_needs_no_network(tmp_path):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the site needs {package}: pip install --group docs")
     site = tmp_path / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     pages = list(site.rglob("*.html"))
