@@ -35,7 +35,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def _help() -> str:
     from knnpress.cli import _parser
 
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "90"
     actions = [a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)]
     parts = []
     for name, parser in actions[0].choices.items():
