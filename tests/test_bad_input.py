@@ -16,7 +16,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from knnpress.estimators import PrototypeClassifier
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries import EMD, JBLD, Sinkhorn
+from knnpress.geometries import EMD, JBLD, Sinkhorn, SquaredEuclidean
 
 N = 4
 VECTORS = [*HISTOGRAMS, "sqeuclidean"]
@@ -243,6 +243,10 @@ BAD_COSTS = {
     "negative": (cost_with(-1.0), r"ground_cost\[2, 5\] is -1\.0, as are 2 entries; costs must be .* non-negative"),
     "nan": (cost_with(np.nan), r"ground_cost\[2, 5\] is nan, as are 2 entries; costs must be finite"),
     "inf": (cost_with(np.inf), r"ground_cost\[2, 5\] is inf, as are 2 entries; costs must be finite"),
+    "too large": (
+        cost_with(1e301),
+        r"ground_cost has an entry of 1\.0e\+301, .* overflow; scale it, e.g. by 1 / 1e\+301",
+    ),
     "strings": (np.full((9, 9), "far"), r"ground_cost .*far"),
     "rows of different lengths": ([[0.0, 1.0], [1.0]], r"ground_cost"),
     "complex": (GROUND_COST + 0j, r"ground_cost .*complex"),
@@ -477,10 +481,20 @@ def test_histograms_whose_sum_overflows_are_normalised(name):
     np.testing.assert_allclose(GEOMETRIES[name].check(np.full((2, 9), 1e308)), 1 / 9)
 
 
-@pytest.mark.parametrize("name", [*SPD, "sqeuclidean"])
+@pytest.mark.parametrize("name", SPD)
 def test_finite_points_whose_sum_overflows_are_not_called_infinite(name):
-    X = 1e307 * np.stack([np.eye(20)] * 2) if name in SPD else np.full((2, 20), 1e307)
+    X = 1e307 * np.stack([np.eye(20)] * 2)
     np.testing.assert_array_equal(GEOMETRIES[name].check(X), X)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_vectors_whose_squares_overflow_are_refused_as_such(door):
+    X = sample("sqeuclidean", N)
+    X[[1, 3], 2] = 1e307, -1e151
+    enter, called = DOORS[door]
+    said = rf"{called}\[1\] has an entry of size 1\.0e\+307, as do 2 of 4 points, .* overflow; scale all points"
+    with pytest.raises(InvalidPointError, match=said):
+        enter(SquaredEuclidean(), X, sample("sqeuclidean", N))
 
 
 @pytest.mark.parametrize("name", SINKHORN)

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import IdentityChart
 from knnpress.typing import Array, ArrayLike
 
 __all__ = ["SquaredEuclidean"]
+
+_LARGEST = 1e150  # sums of squares of such numbers are still finite
 
 
 class SquaredEuclidean(BaseEstimator):
@@ -32,8 +35,17 @@ class SquaredEuclidean(BaseEstimator):
     slacks = (1.0,)
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
-        """Return X as a float64 C-array (n, d); refuses NaN, infinity and other shapes."""
-        return as_real_array(X, 2, name, "(n_samples, n_dims)")
+        """Return X as a float64 C-array (n, d); refuses NaN, infinity, entries beyond 1e150 and other shapes."""
+        array = as_real_array(X, 2, name, "(n_samples, n_dims)")
+        largest = np.maximum(array.max(axis=1), -array.min(axis=1))
+        if largest.max() > _LARGEST:
+            row = int(np.flatnonzero(largest > _LARGEST)[0])
+            raise InvalidPointError(
+                f"{name}[{row}] has an entry of size {largest[row]:.1e}, as do {(largest > _LARGEST).sum()} of "
+                f"{len(array)} points, and squares of such numbers overflow; scale all points, e.g. by 1 / "
+                f"{largest.max():.0e}"
+            )
+        return array
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """Distances between all pairs of rows, (n, m); Z None means X itself."""

@@ -24,6 +24,7 @@ __all__ = ["EMD", "Sinkhorn"]
 
 
 _AUTO_REG = 0.1  # of the median positive ground cost
+_LARGEST_COST = 1e300
 _SAFE_COST = 300.0  # cost / reg up to which exp(-cost / reg) may be formed
 
 
@@ -67,6 +68,11 @@ def check_ground_cost(ground_cost: ArrayLike | None) -> Array:
         i, j = (int(k) for k in np.argwhere(bad)[0])
         raise ValueError(
             f"ground_cost[{i}, {j}] is {M[i, j]}, as are {bad.sum()} entries; costs must be finite and non-negative"
+        )
+    if M.max() > _LARGEST_COST:
+        raise ValueError(
+            f"ground_cost has an entry of {M.max():.1e}, and sums of such numbers overflow; scale it, e.g. by "
+            f"1 / {M.max():.0e}"
         )
     return M
 
