@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all lint bench docs clean FORCE
+.PHONY: demo test test-all lint bench docs fuzz sanitize sanitize-threads clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -20,6 +20,33 @@ lint: .venv/installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Files from strangers: some minutes.
+fuzz: .venv/installed-test
+	KNNPRESS_MUTANTS=20000 $(BIN)/python -m pytest -n 0 tests/test_fuzz.py
+
+# The core under AddressSanitizer and UndefinedBehaviorSanitizer; it stops at the first fault. Builds for some minutes.
+KERNEL_TESTS := tests/test_core.py tests/test_core_limits.py tests/geometries tests/test_stress.py
+sanitize: .venv/installed-test
+	$(call build_core,sanitize,address$(comma)undefined)
+	$(call run_kernels,sanitize,libasan.so) $(KERNEL_TESTS)
+
+# The same under ThreadSanitizer: calls from many threads at a time.
+sanitize-threads: .venv/installed-test
+	$(call build_core,threads,thread)
+	$(call run_kernels,threads,libtsan.so) tests/test_stress.py -k "core_serves"
+
+comma := ,
+define build_core
+$(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DKNNPRESS_SANITIZE=$(2) \
+  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dnanobind_DIR=$$($(BIN)/python -m nanobind --cmake_dir)
+$(BIN)/cmake --build build/$(1)
+endef
+# Python itself is not built with sanitizers: it must load their library first, and would be blamed for leaks.
+define run_kernels
+KNNPRESS_CORE=$$(ls build/$(1)/_core*.so) PYTHONPATH=tests LD_PRELOAD=$$($${CXX:-c++} -print-file-name=$(2)) \
+  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -m pytest -q -n 0 -p sanitized
+endef
 
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/run.py
