@@ -44,8 +44,9 @@ $(BIN)/cmake --build build/$(1)
 endef
 # Python itself is not built with sanitizers: it must load their library first, and would be blamed for leaks.
 define run_kernels
-KNNPRESS_CORE=$$(ls build/$(1)/_core*.so) PYTHONPATH=tests LD_PRELOAD=$$($${CXX:-c++} -print-file-name=$(2)) \
-  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -m pytest -q -n 0 -p sanitized
+KNNPRESS_CORE=$$(ls build/$(1)/_core*.so) PYTHONPATH=tests \
+  LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$(2)) $$($${CXX:-c++} -print-file-name=libstdc++.so)" \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 $(BIN)/python -m pytest -q -n 0 --capture=sys -p sanitized
 endef
 
 bench: .venv/installed-bench

@@ -319,7 +319,8 @@ class Problem:
 
     def usual_gamma(self) -> float:
         """The sharpness that suits most data, by the margin of the start."""
-        return float(np.sqrt(_SHARPNESS / max(self.margin(), 1e-300)))
+        margin = self.margin()
+        return float(np.sqrt(_SHARPNESS / max(margin, 1e-300))) if margin > 0 else 1.0  # equal points know no scale
 
     def represented(self, points: Array) -> Indices:
         """The nearest of `points` of the same class to each training point, (n,)."""
