@@ -277,5 +277,5 @@ def _read(array: Any, rows: slice) -> Array:
 def _size(memory: Any, X: Array) -> int:
     """Bytes of a memory; one that does not say holds X in another form."""
     if is_dataclass(memory):
-        return sum(_size(part, X[:0]) for part in vars(memory).values())
+        return sum(_size(part, X) for part in vars(memory).values() if part is not None)
     return memory.nbytes if isinstance(memory, np.ndarray) else X.nbytes

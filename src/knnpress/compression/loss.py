@@ -25,6 +25,7 @@ def neighbor_loss(
     weight: Array | None = None,
     floor: float = 0.0,
     smoothing: float = 0.0,
+    reach: Array | None = None,
 ) -> tuple[float, Array]:
     r"""Weighted sum of :math:`-\log p_i`, p_i the probability that a soft nearest neighbour gives i its own label.
 
@@ -48,6 +49,9 @@ def neighbor_loss(
     weight : ndarray of shape (n,) or None
     floor, smoothing : float
         0 and 0 are the paper's loss.
+    reach : ndarray of shape (n,) or None
+        How much each point counts in the smoothing, 1 on average; None: all alike. Where it is 0, a distance may be
+        infinite.
 
     Returns
     -------
@@ -57,17 +61,29 @@ def neighbor_loss(
     """
     logits = -(gamma**2) * D
     log_all, P = log_softmax(logits)
-    log_same, Q = log_softmax(np.where(same_class, logits, -np.inf))
-    losses = log_all - log_same
-    gradient = gamma**2 * (Q - P)
+    Q = np.where(same_class, P, 0.0)
+    chance = Q.sum(axis=1)
+    rare = chance < 1e-200  # they may have underflowed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = -np.log(chance)
+        Q /= chance[:, None]
+    if rare.any():
+        log_same, Q[rare] = log_softmax(np.where(same_class[rare], logits[rare], -np.inf))
+        losses[rare] = log_all[rare] - log_same
+    Q -= P
+    Q *= gamma**2
+    gradient = Q
     if floor:
         log_floored = np.logaddexp(-losses, np.log(floor))
         gradient *= np.exp(-losses - log_floored)[:, None]
         losses = np.log1p(floor) - log_floored
     if smoothing:
-        losses = (1.0 - smoothing) * losses + smoothing * (log_all - logits.mean(axis=1))
+        losses *= 1.0 - smoothing
         gradient *= 1.0 - smoothing
-        gradient += smoothing * gamma**2 * (1.0 / D.shape[1] - P)
+        some = slice(None) if reach is None else np.flatnonzero(reach)
+        share = np.full(len(D), smoothing) if reach is None else smoothing * reach[some]
+        losses[some] += share * (log_all[some] - logits[some].mean(axis=1))
+        gradient[some] += (gamma**2 * share)[:, None] * (1.0 / D.shape[1] - P[some])
     if weight is not None:
         losses, gradient = weight * losses, weight[:, None] * gradient
     return float(losses.sum()), gradient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from knnpress.compression.loss import log_softmax, neighbor_loss
-from knnpress.geometries.base import Chart, SmoothGeometry
+from knnpress.geometries.base import Chart, Focus, SmoothGeometry
 from knnpress.rows import LocalRows, Memory, Rows, Work
 from knnpress.typing import Array, Labels
 
@@ -17,6 +18,12 @@ __all__ = ["Evaluation", "Objective"]
 
 #: What a soft error counts for beside a real one: little, since smoothing makes it larger while errors get fewer
 _SOFT = 0.25
+
+#: Points that the smoothing term is taken over, at least; it concerns all their distances, the rest only near ones
+_REACH = 2000
+
+#: Share of a point's softmaxes that distances left out may have had
+_NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,26 @@ class _Terms:
     floor: float
     smoothing: float
     total: float  # of the weights; the number of points where they have none
+    n_points: int
+
+    def reach(self, X: Array) -> Array | None:
+        """How much each point of a block counts in the smoothing, (n,); None: all alike.
+
+        Of many points, some, drawn by the block's first one: the same in all evaluations, wherever they are made.
+        """
+        n = len(X)
+        n_drawn = min(n, -(-n * _REACH // self.n_points))
+        if not self.smoothing or n_drawn == n:
+            return None
+        drawn = np.random.default_rng(zlib.crc32(np.ascontiguousarray(X[0]).data)).choice(n, n_drawn, replace=False)
+        reach = np.zeros(n)
+        reach[drawn] = n / n_drawn
+        return reach
+
+    def focus(self, same: Array, needs_all: Array | bool = False) -> Focus:
+        """The pairs that are not negligible in both softmaxes, over all prototypes and over those of the own class."""
+        gap = np.log(same.shape[1] / _NEGLIGIBLE) / self.gamma**2
+        return Focus(same, np.where(needs_all, np.inf, np.full(len(same), gap)))
 
 
 class Objective:
@@ -107,6 +134,7 @@ class Objective:
         self._blocks = self.rows.cut(len(labels)) if blocks is None else blocks
         self._memory = self.rows.memory() if memory is None else memory
         self._total = _total(self.rows.weight, self._blocks)
+        self._n_points = sum(rows.stop - rows.start for rows in self._blocks)
 
     def __call__(self, theta: Array) -> Evaluation:
         """Evaluate at theta, (m, p)."""
@@ -129,13 +157,14 @@ class Objective:
             f"{start}/{name}": getattr(memory, name)
             for start, memory in known.items()
             for name in getattr(memory, "kept", ())
+            if getattr(memory, name) is not None
         }
 
-    def restore(self, theta: Array, state: dict[str, Array]) -> None:
-        """Go on as after the calls before `state`; any theta will do."""
+    def restore(self, theta: Array, state: dict[str, Array], scored: bool = False) -> None:
+        """Go on as after the calls before `state`, which were of `scores` or not; any theta will do."""
         if not state:
             return
-        self(theta)  # makes the memories
+        _ = self.scores(theta) if scored else self(theta)  # makes the memories
         for key, array in state.items():
             start, name = key.split("/")
             setattr(self._memory[int(start)], name, array)
@@ -171,7 +200,8 @@ class Objective:
         )
 
     def _terms(self) -> _Terms:
-        return _Terms(self.geometry, self.labels, self.gamma, self.floor, self.smoothing, self._total)
+        smoothing, n_points = self.smoothing, self._n_points
+        return _Terms(self.geometry, self.labels, self.gamma, self.floor, smoothing, self._total, n_points)
 
 
 def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
@@ -180,8 +210,10 @@ def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
 
     def work(X: Array, y: Labels, weight: Array | None, memory: object) -> tuple[tuple[float, Array, float], object]:
         share = np.full(len(X), 1.0 / terms.total) if weight is None else weight / terms.total
-        step, same = linearize(X, memory), y[:, None] == terms.labels
-        loss, W = neighbor_loss(step.D, same, terms.gamma, share, terms.floor, terms.smoothing)
+        same, reach = y[:, None] == terms.labels, terms.reach(X)
+        needs_all = bool(terms.smoothing) if reach is None else reach > 0
+        step = linearize(X, memory, None if needs_all is True else terms.focus(same, needs_all))
+        loss, W = neighbor_loss(step.D, same, terms.gamma, share, terms.floor, terms.smoothing, reach)
         return (loss, step.pullback(W), float(share @ _wrong(step.D, same))), step.memory
 
     return work
@@ -192,7 +224,8 @@ def _scores(terms: _Terms, Z: Array, slack: float) -> Work:
     linearize = terms.geometry.linearize_at(Z, slack)
 
     def work(X: Array, y: Labels, weight: Array | None, memory: object) -> tuple[Array, object]:
-        step, same = linearize(X, memory), y[:, None] == terms.labels
+        same = y[:, None] == terms.labels
+        step = linearize(X, memory, terms.focus(same))
         _, P = log_softmax(-(terms.gamma**2) * step.D)
         return _wrong(step.D, same) + _SOFT * (1.0 - (P * same).sum(axis=1)), step.memory
 

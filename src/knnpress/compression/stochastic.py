@@ -414,7 +414,7 @@ class Problem:
         rows: list[Array] = []
         if state is not None:
             rows = list(state["scores"])
-            held_out.restore(state["theta"], unpack("held_out", state))
+            held_out.restore(state["theta"], unpack("held_out", state), scored=True)
 
         def look(k: int, theta: Array, evaluation: Evaluation) -> bool:
             rows.append(held_out.scores(theta))

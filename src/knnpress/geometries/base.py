@@ -12,7 +12,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["Chart", "Geometry", "Linearization", "SmoothGeometry"]
+__all__ = ["Chart", "Focus", "Geometry", "Linearization", "Linearize", "SmoothGeometry"]
 
 
 @runtime_checkable
@@ -75,9 +75,33 @@ class SmoothGeometry(Geometry, Protocol):
         """Distances of checked X and Z, with their derivative in Z."""
         ...
 
-    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """For checked Z: a function of a checked block of X and its memory, like `linearize`; Z's share is done once"""
         ...
+
+
+class Linearize(Protocol):
+    """What `SmoothGeometry.linearize_at` returns."""
+
+    def __call__(self, X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
+        """Distances of a block; those outside the focus may be left out, as infinity. The focus marks the same pairs"""
+        ...
+
+
+@dataclass(frozen=True)
+class Focus:
+    """Which distances of a block matter: those not much above the least of some, row by row.
+
+    Attributes
+    ----------
+    among : ndarray of bool, shape (n, m)
+        Those it is the least of, at least one a row; the same at every step.
+    gap : ndarray of shape (n,)
+        How much is too much; infinity: all matter.
+    """
+
+    among: Array
+    gap: Array
 
 
 class Chart(Protocol):

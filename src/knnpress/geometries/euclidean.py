@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import Focus, Linearization, Linearize, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import IdentityChart
 from knnpress.typing import Array, ArrayLike
 
@@ -85,11 +85,11 @@ class SquaredEuclidean(BaseEstimator):
         """Distances and their derivative, ``dD/dZ_j = 2 (Z_j - X_i)``."""
         return self.linearize_at(Z)(X, memory)
 
-    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
         distances = self.distances_to(Z)
 
-        def step(X: Array, memory: Any = None) -> Linearization:
+        def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
             def pullback(W: Array) -> Array:
                 return 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
 

@@ -15,7 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import Linearization, as_float_array, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import (
+    Focus,
+    Linearization,
+    Linearize,
+    as_float_array,
+    as_real_array,
+    check_weights,
+    pairwise,
+)
 from knnpress.geometries.charts import SoftmaxChart
 from knnpress.parallel import map_blocks
 from knnpress.typing import Array, ArrayLike
@@ -93,12 +101,16 @@ def resolve_reg(reg: float | str, M: Array) -> float:
 
 @dataclass
 class _Memory:
-    """What a block of X keeps between steps: a potential and an over-relaxation a pair, and its self terms."""
+    """What a block of X keeps between steps: a potential and an over-relaxation a pair, and its self terms.
+
+    `nearest`, (n,), is the nearest Z of those in focus, -1 before the first step.
+    """
 
     potential: Array
     relaxation: Array
     self_x: Array
-    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation")
+    nearest: Array
+    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation", "nearest")
 
 
 class Sinkhorn(BaseEstimator):
@@ -220,18 +232,36 @@ class Sinkhorn(BaseEstimator):
         """
         return self.linearize_at(Z)(X, memory)
 
-    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
-        """`linearize` at checked Z, for any block of X, solved to `slack` times `tol`."""
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
+        """`linearize` at checked Z, for any block of X, solved to `slack` times `tol`.
+
+        Any potentials give a dual value below the solved one. A pair whose value is thus known to be outside the focus
+        is left unsolved.
+        """
         solver = self._solver(slack)
         self_z, self_potential = solver.self_terms(Z) if solver.debiased else (np.zeros(len(Z)), np.zeros_like(Z))
 
-        def step(X: Array, memory: Any = None) -> Linearization:
+        def near(X: Array, memory: _Memory, focus: Focus) -> Array:
+            if (memory.nearest >= 0).all():
+                rows, infinite = np.arange(len(X)), np.full(focus.among.shape, np.inf)
+                only = -infinite
+                only[rows, memory.nearest] = np.inf
+                D = solver.solve(X, Z, memory, only)
+                others = (D[rows, memory.nearest] + focus.gap)[:, None] + 0.5 * (self_z - self_z[memory.nearest, None])
+                others[rows, memory.nearest] = -np.inf
+                D = np.minimum(D, solver.solve(X, Z, memory, others))
+            else:
+                D = solver.solve(X, Z, memory)
+            memory.nearest = np.where(focus.among, D - 0.5 * self_z, np.inf).argmin(axis=1)
+            return D
+
+        def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
             shape = (len(X), *Z.shape)
             if memory is None or memory.potential.shape != shape:
                 self_x = self._solver().self_terms(X)[0] if solver.debiased else np.zeros(len(X))
-                memory = _Memory(np.zeros(shape), np.zeros(shape[:2]), self_x)
+                memory = _Memory(np.zeros(shape), np.zeros(shape[:2]), self_x, np.full(len(X), -1))
             potential = memory.potential
-            D = solver.solve(X, Z, memory)
+            D = solver.solve(X, Z, memory) if focus is None or solver.transport else near(X, memory, focus)
             D -= 0.5 * (memory.self_x[:, None] + self_z)
 
             def pullback(W: Array) -> Array:
@@ -275,10 +305,11 @@ class _Solver:
     tol: float
     max_iter: int
 
-    def solve(self, X: Array, Z: Array, memory: _Memory | None) -> Array:
+    def solve(self, X: Array, Z: Array, memory: _Memory | None, limit: Array | None = None) -> Array:
+        """Values; infinity for pairs whose dual value exceeds a limit, (n, m)."""
         potential, relaxation = (None, None) if memory is None else (memory.potential, memory.relaxation)
         value, _, error = _core.sinkhorn(
-            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport
+            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport, limit
         )
         self._warn(error)
         return value

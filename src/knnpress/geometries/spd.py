@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import Linearization, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import Focus, Linearization, Linearize, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import CholeskyChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.parallel import map_blocks, row_blocks
-from knnpress.typing import Array, ArrayLike
+from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["AIRM", "JBLD", "LogEuclidean"]
 
@@ -24,6 +25,7 @@ __all__ = ["AIRM", "JBLD", "LogEuclidean"]
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
+_ROUNDING = 1e-13  # of a divergence; its root is then known to 3e-7
 
 
 def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
@@ -155,28 +157,92 @@ class JBLD(BaseEstimator):
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Divergences and their derivative, :math:`(X_i + Z_j)^{-1} - \frac{1}{2} Z_j^{-1}`.
 
-        Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory: X in lane layout.
+        Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory: X in lane layout, and, with
+        a focus, how far it was from Z.
         """
         return self.linearize_at(Z)(X, memory)
 
-    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
+        """`linearize` at checked Z, for any block of X; a closed form knows no slack.
+
+        The root of the divergence is a metric: a Z that moved by s is not nearer to any X than it was, less s. A group
+        of rows whose distances to a Z are thus known to be outside the focus is left out.
+        """
         z = _core.SpdBatch(Z, False)
         half_inverse = 0.5 * _core.SpdBatch(Z, True).inverse()
+        moves: dict[int, Array] = {}  # by the old Z, which all blocks share
 
-        def step(X: Array, memory: Any = None) -> Linearization:
-            x = _core.SpdBatch(X, True) if memory is None else memory
+        def moved_from(old: Array) -> Array:
+            if id(old) not in moves:
+                middle = _core.SpdBatch(0.5 * (old + Z), False).logdet
+                divergence = middle - 0.5 * (_core.SpdBatch(old, False).logdet + z.logdet)
+                moves[id(old)] = np.sqrt(np.maximum(divergence, 0.0) + _ROUNDING)
+            return moves[id(old)]
+
+        def near(memory: _Memory, focus: Focus) -> Array:
+            limit = None
+            if memory.Z is None:
+                memory.lower = np.zeros((memory.x.groups, len(Z)))
+            else:
+                moved = moved_from(memory.Z)
+                memory.lower -= moved
+                limit = np.sqrt((memory.least + moved[memory.nearest]) ** 2 + focus.gap)[memory.order]
+            D = np.empty(focus.among.shape)
+            D[memory.order] = _core.jbld_pairwise(memory.x, z, memory.lower, limit)
+            marked = np.where(focus.among, D, np.inf)
+            memory.nearest = marked.argmin(axis=1)
+            memory.least = np.sqrt(marked[np.arange(len(D)), memory.nearest] + _ROUNDING)
+            memory.Z = Z
+            return D
+
+        def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
+            if memory is None:
+                order = None if focus is None else _neighbours_together(focus)
+                memory = _Memory(_core.SpdBatch(X if order is None else X[order], True), order)
 
             def pullback(W: Array) -> Array:
-                W = np.ascontiguousarray(W, dtype=np.float64)
+                W = np.ascontiguousarray(W if memory.order is None else W[memory.order], dtype=np.float64)
                 tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
-                gradient = _core.jbld_pullback(x, z, W, tolerance)
+                gradient = _core.jbld_pullback(memory.x, z, W, tolerance)
                 gradient -= W.sum(axis=0)[:, None, None] * half_inverse
                 return gradient
 
-            return Linearization(_core.jbld_pairwise(x, z), pullback, x)
+            D = _core.jbld_pairwise(memory.x, z) if focus is None else near(memory, focus)
+            return Linearization(D, pullback, memory)
 
         return step
+
+
+@dataclass
+class _Memory:
+    """What a block keeps between two steps of JBLD; all but the first two only with a focus.
+
+    Attributes
+    ----------
+    x : SpdBatch
+        The matrices in lane layout.
+    order : ndarray of shape (n,) or None
+        The order they are in there; None: their own.
+    Z : ndarray of shape (m, d, d)
+        The last one.
+    lower : ndarray of shape (groups, m)
+        Roots of distances that no row of a group came nearer than.
+    nearest, least : ndarray of shape (n,)
+        Of those in focus, the nearest of the last Z, and the root of its distance.
+    """
+
+    x: Any
+    order: Indices | None
+    Z: Any = None
+    lower: Any = None
+    nearest: Any = None
+    least: Any = None
+    kept: ClassVar[tuple[str, ...]] = ("Z", "lower", "nearest", "least")
+
+
+def _neighbours_together(focus: Focus) -> Indices:
+    """An order of rows in which those with the same marks are neighbours, and those that need all distances first."""
+    return np.lexsort((focus.among.argmax(axis=1), np.isfinite(focus.gap)))
 
 
 class AIRM(BaseEstimator):
@@ -294,14 +360,14 @@ class LogEuclidean(BaseEstimator):
         """
         return self.linearize_at(Z)(X, memory)
 
-    def linearize_at(self, Z: Array, slack: float = 1.0) -> Callable[[Array, Any], Linearization]:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
+    def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
+        """`linearize` at checked Z, for any block of X; a closed form knows no slack, and leaves nothing out."""
         values, vectors = np.linalg.eigh(Z)
         kernel = _divided_log(values)
         flat_z = _flat_log(Z)
         distances = SquaredEuclidean().distances_to(flat_z)
 
-        def step(X: Array, memory: Any = None) -> Linearization:
+        def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
             logs_x = _flat_log(X) if memory is None else memory
 
             def pullback(W: Array) -> Array:
