@@ -176,7 +176,7 @@ def test_centroids_of_matrices_are_matrices(case):
             assert condition > 1e12
             continue
         assert is_spd(C), geometry
-        if len(X) == 1 or (X == X[0]).all():
+        if len(X) == 1 or np.ptp(X, axis=0).max() == 0:
             gap = float(JBLD().pairwise(X[:1], C[None])[0, 0]) if condition < 1e9 else 0.0
             assert gap <= 100 * EPS * X.shape[1] * condition + 1e-9
 
@@ -222,12 +222,12 @@ def test_sinkhorn_is_finite_and_between_its_bounds(case, value, reg):
     assert sound(D)
     slack = (3 * error + 1e-9) * (M.max() + geometry.effective_reg)
     if value == "transport":
-        assert (D >= -slack).all()
-        assert (D <= M.max() + slack).all()
+        assert D.min() >= -slack
+        assert D.max() <= M.max() + slack
     if value == "divergence":
         assert np.abs(np.diagonal(D)).max() <= slack
         if np.linalg.eigvalsh(np.exp(-M / geometry.effective_reg))[0] > -1e-12:  # else nothing keeps it from below
-            assert (D >= -slack).all()
+            assert D.min() >= -slack
 
 
 @examples(12)
@@ -249,7 +249,7 @@ def test_emd_is_finite_and_zero_at_home_for_a_free_diagonal(case):
     D = EMD(M).pairwise(X, n_jobs=1)
     assert sound(D)
     assert (D >= 0).all()
-    assert (D <= M.max() * (1 + 1e-9)).all()
+    assert D.max() <= M.max() * (1 + 1e-9)
     if not np.diagonal(M).any():
         assert np.diagonal(D).max() <= 1e-9 * M.max()
 

@@ -328,3 +328,11 @@ def test_inputs_are_never_modified(rng, geometry):
 @every_geometry
 def test_all_but_emd_are_smooth(geometry):
     assert isinstance(geometry, SmoothGeometry) == isinstance(geometry, Sinkhorn)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-12, 1e150])
+def test_emd_of_costs_of_any_scale_is_that_of_costs_near_one(rng, scale):
+    X = random_histograms(rng, 5, 4)
+    M = grid_cost(2)
+    M[0, 1] = M[1, 0] = 0.0
+    assert_allclose(EMD(scale * M).pairwise(X), scale * EMD(M).pairwise(X), rtol=1e-9, atol=1e-12 * scale)

@@ -420,8 +420,11 @@ class EMD(BaseEstimator):
         except ImportError as error:
             raise ImportError("EMD needs POT: pip install knnpress[ot]") from error
         M = check_ground_cost(self.ground_cost)
+        # POT takes costs below a constant for nothing: bring them near one, by a power of two, which rounds nothing
+        unit = 2.0 ** np.floor(np.log2(M.max() or 1.0))
+        scaled = M / unit
 
         def distances(X: Array) -> Array:
-            return np.array([emd2(x, Z.T, M, numItermax=1_000_000, check_marginals=False) for x in X])
+            return unit * np.array([emd2(x, Z.T, scaled, numItermax=1_000_000, check_marginals=False) for x in X])
 
         return distances
