@@ -1,16 +1,24 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and arrays from files of strangers."""
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-__all__ = ["check_output", "replacing"]
+import numpy as np
+
+from knnpress.typing import Array
+
+__all__ = ["check_output", "check_unpacked", "read_npy", "read_npz", "replacing"]
+
+_UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow to
 
 
 def check_output(path: Path | None) -> None:
@@ -40,3 +48,62 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:  # Ctrl-C, too
         temporary.unlink(missing_ok=True)
         raise
+
+
+def read_npy(path: str | os.PathLike[str]) -> Array:
+    """The array of a .npy file; refuses objects, and a header that promises more than the file holds.
+
+    Raises
+    ------
+    Exception
+        Of many kinds, where the file is damaged.
+    """
+    with open(path, "rb") as file:
+        return _read_array(file, Path(path).stat().st_size)
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of a .npz file, likewise; nothing is written, whatever the names inside look like.
+
+    Raises
+    ------
+    Exception
+        Of many kinds, where the file is damaged.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        check_unpacked(sum(info.file_size for info in members), Path(path).stat().st_size)
+        arrays = {}
+        for info in members:
+            with archive.open(info) as file:
+                arrays[info.filename.removesuffix(".npy")] = _read_array(file, info.file_size)
+        return arrays
+
+
+def check_unpacked(unpacked: int, packed: int) -> None:
+    """Refuse what would grow beyond all measure, before it does."""
+    if unpacked > max(_UNPACKED_BYTES, _UNPACKED_TIMES * packed):
+        raise ValueError(f"{packed:,} bytes would become {unpacked:,}; if you trust the file, save it uncompressed")
+
+
+def _read_array(file: IO[bytes], size: int) -> Array:
+    version = np.lib.format.read_magic(file)
+    headers: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in headers:  # 3.0 is for names of fields, and points have none
+        raise ValueError(f"format {version} of NumPy is not for arrays of numbers or text")
+    shape, _, dtype = headers[version](file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+    promised = math.prod(shape) * dtype.itemsize
+    if promised > size - file.tell() or min(shape, default=0) < 0:
+        raise ValueError(f"its header promises {promised:,} bytes, and {size - file.tell():,} are there")
+    file.seek(0)
+    array = np.lib.format.read_array(file, allow_pickle=False)
+    if dtype.kind == "U" and array.size and dtype.itemsize:
+        letters = np.frombuffer(array.tobytes(), dtype.byteorder.replace("|", "=") + "u4")
+        if letters.max() > 0x10FFFF:  # Python itself breaks on such letters
+            raise ValueError("its text is not Unicode")
+    return array

@@ -18,6 +18,7 @@ import numpy as np
 
 from knnpress.datasets.dataset import Dataset, ImageDataset, half_splits, held_out
 from knnpress.descriptors.images import decode, with_mask
+from knnpress.files import read_npz
 from knnpress.typing import Array, Indices
 
 __all__ = ["load_coil20", "load_eth80", "load_fpha", "load_kth_tips2b", "load_kylberg", "load_mpeg7", "load_scene15"]
@@ -186,9 +187,8 @@ def load_kth_tips2b(data_dir: str | os.PathLike[str] | None = None) -> ImageData
 def _arrays(source: _Source, data_dir: str | os.PathLike[str] | None) -> dict[str, Array]:
     path = source.path(data_dir)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return read_npz(path)
+    except Exception as error:  # the reader raises many kinds
         raise ValueError(f"{path} cannot be read ({error}); copy it again") from error
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from knnpress.datasets.dataset import Dataset, encode
+from knnpress.datasets.matlab import read_mat
 from knnpress.datasets.stored import is_zarr, read_zarr
+from knnpress.files import read_npy, read_npz
 from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array
 
@@ -45,7 +47,7 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
     """
     path = Path(path)
     arrays = _read(path)
-    X = as_float_array(_pick(arrays, _POINTS, path, "points"), "X")
+    X = _numbers(_pick(arrays, _POINTS, path, "points"), path, "X")
     if labels is None and path.suffix == ".npy":
         labels = path.with_suffix(".csv")
     y = _pick(arrays, _LABELS, path, "labels").reshape(-1) if labels is None else _read_labels(Path(labels), len(X))
@@ -56,12 +58,17 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
         )
     codes, names = encode(y)
     given = arrays.get("class_names")
-    if given is not None and np.issubdtype(y.dtype, np.integer) and y.min() >= 0 and y.max() < np.size(given):
+    if (
+        given is not None
+        and y.size
+        and np.issubdtype(y.dtype, np.integer)
+        and y.min() >= 0
+        and y.max() < np.size(given)
+    ):
         codes, names = y.astype(np.intp), tuple(str(name).strip() for name in np.ravel(given).tolist())
     cost = _find(arrays, _COST)
-    return Dataset(
-        X, codes, names, f"points of the file {path}", None if cost is None else as_float_array(cost, "ground_cost")
-    )
+    cost = None if cost is None else _numbers(cost, path, "ground_cost")
+    return Dataset(X, codes, names, f"points of the file {path}", cost)
 
 
 def load_unlabelled(path: str | os.PathLike[str]) -> Array:
@@ -75,7 +82,7 @@ def load_unlabelled(path: str | os.PathLike[str]) -> Array:
     """
     path = Path(path)
     arrays = _read(path)
-    X = as_float_array(_pick(arrays, _POINTS, path, "points"), "X")
+    X = _numbers(_pick(arrays, _POINTS, path, "points"), path, "X")
     labels, cost = _find(arrays, _LABELS), _find(arrays, _COST)
     in_columns = X.ndim == 3 or (X.ndim == 2 and cost is not None and X.shape[1] != len(cost))
     n = labels.size if labels is not None else X.shape[-1] if in_columns else len(X)
@@ -145,14 +152,11 @@ def _read(path: Path) -> Mapping[str, Array]:
         raise FileNotFoundError(f"{path} is not there; give a .npz, .npy or .mat file of points")
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
+            return read_npz(path)
         if path.suffix == ".npy":
-            return {"X": np.load(path, allow_pickle=False)}
+            return {"X": read_npy(path)}
         if path.suffix == ".mat":
-            from scipy.io import loadmat
-
-            return {name: _unpack(value) for name, value in loadmat(path).items() if not name.startswith("__")}
+            return {name: _unpack(value) for name, value in read_mat(path).items()}
     except NotImplementedError as error:  # scipy's word for MATLAB's HDF5 files
         raise ValueError(f"{path} is a MATLAB 7.3 file; save it with save(..., '-v7')") from error
     except Exception as error:  # the readers raise many kinds
@@ -167,6 +171,13 @@ def _unpack(value: Any) -> Array:
         return array
     cells = [np.squeeze(cell) if np.size(cell) == 1 else np.asarray(cell) for cell in array.ravel()]
     return np.stack(cells)
+
+
+def _numbers(array: Any, path: Path, name: str) -> Array:
+    try:
+        return as_float_array(array, name)
+    except TypeError as error:  # records, sparse matrices: the file is to blame
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _points_first(X: Array, n: int, from_matlab: bool) -> Array:
@@ -192,15 +203,23 @@ def _find(arrays: Mapping[str, Array], names: tuple[str, ...]) -> Array | None:
 def _read_labels(path: Path, n: int) -> Array:
     if not path.is_file():
         raise FileNotFoundError(f"the labels were looked for in {path}, which is not there; give labels, a CSV file")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = [row for row in csv.reader(file) if row]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as CSV ({error}); save it as UTF-8 text") from error
     header = rows[0] if len(rows) == n + 1 else []
     rows = rows[1:] if header else rows
     if len(rows) != n:
         raise ValueError(f"{path} holds {len(rows)} labels for {n} points; give one a row")
     column = next((header.index(name) for name in _LABELS if name in header), -1)
+    short = next((k for k, row in enumerate(rows) if len(row) <= column), None)
+    if short is not None:
+        raise ValueError(
+            f"{path} has no column {header[column]!r} in row {short + 1} below its header; give every row one"
+        )
     values = np.array([row[column].strip() for row in rows])
     try:
         return values.astype(np.intp)
-    except ValueError:
+    except (ValueError, OverflowError):
         return values

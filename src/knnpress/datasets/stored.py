@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 
 from knnpress.datasets.dataset import Dataset, encode
+from knnpress.files import check_unpacked
 from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array
 
 __all__ = ["is_zarr", "open_zarr", "read_zarr"]
+
+#: What may stand between the bytes of a store and its numbers; "pickle" may not
+_CODECS = {
+    *("bytes", "transpose", "sharding_indexed", "crc32c", "vlen-utf8", "fixed_length_utf32", "scale_offset"),
+    *("blosc", "gzip", "zstd", "zlib", "lz4", "bz2", "lzma", "shuffle", "delta", "adler32", "crc32", "fletcher32"),
+}
 
 
 def is_zarr(path: str | os.PathLike[str]) -> bool:
@@ -34,26 +41,57 @@ def open_zarr(path: str | os.PathLike[str]) -> Dataset:
         X is a zarr array; y is 0-based; class_names holds the labels found.
     """
     group = _open(path)
-    if not (hasattr(group, "arrays") and "X" in group and "y" in group):
+    names = _names(group, path)
+    if not {"X", "y"} <= set(names):
         raise ValueError(f"{path} is no zarr group with the arrays X and y")
-    X, codes_names = group["X"], encode(np.asarray(group["y"][:]))
+    arrays = {name: _checked(group, name, path) for name in names if name in ("X", "y", "ground_cost")}
+    X, codes_names = arrays["X"], encode(_in_memory(arrays["y"], path).reshape(-1))
     if X.ndim not in (2, 3) or X.shape[0] != len(codes_names[0]):
         raise ValueError(
             f"{path} holds points of shape {X.shape} and {len(codes_names[0])} labels; expected (n, d, d) or (n, d), "
             "and n"
         )
-    cost = as_float_array(group["ground_cost"][:], "ground_cost") if "ground_cost" in group else None
+    cost = None
+    if "ground_cost" in arrays:
+        cost = as_float_array(_in_memory(arrays["ground_cost"], path), "ground_cost")
     return Dataset(X, *codes_names, f"points of the store {path}", cost)
 
 
 def read_zarr(path: str | os.PathLike[str]) -> dict[str, Array]:
     """All arrays of a zarr group, in memory."""
     group = _open(path)
-    if not hasattr(group, "arrays"):
-        raise ValueError(f"{path} is a zarr array; give a group with the arrays X and y")
+    return {name: _in_memory(_checked(group, name, path), path) for name in _names(group, path)}
+
+
+def _names(group: Any, path: str | os.PathLike[str]) -> list[str]:
+    """The arrays of a group; of what is no group, none."""
     try:
-        return {name: np.asarray(array[...]) for name, array in group.arrays()}
+        return sorted(group.array_keys()) if hasattr(group, "array_keys") else []
     except Exception as error:  # the readers raise many kinds
+        raise ValueError(f"{path} cannot be read as zarr ({error}); copy it again") from error
+
+
+def _checked(group: Any, name: str, path: str | os.PathLike[str]) -> Any:
+    """An array of a group, once it is certain that to read it runs nothing: some filters of zarr unpickle."""
+    try:
+        array = group[name]
+        known = array.metadata.to_dict()
+        parts = [*(known.get("codecs") or ()), *(known.get("filters") or ()), known.get("compressor")]
+        strange = [code for part in parts if part and (code := str(part.get("id") or part.get("name"))) not in _CODECS]
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as zarr ({error}); copy it again") from error
+    if strange or array.dtype.kind not in "biufcUST":
+        what = f"is stored with {strange[0]!r}" if strange else f"has dtype {array.dtype}"
+        raise ValueError(f"{name} of {path} {what}; store it as plain numbers or text")
+    return array
+
+
+def _in_memory(array: Any, path: str | os.PathLike[str]) -> Array:
+    packed = sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+    try:
+        check_unpacked(int(array.nbytes), packed)
+        return np.asarray(array[...])
+    except Exception as error:
         raise ValueError(f"{path} cannot be read as zarr ({error}); copy it again") from error
 
 

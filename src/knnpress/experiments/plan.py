@@ -16,6 +16,7 @@ from knnpress.experiments.methods import METHODS, OURS
 __all__ = ["Cell", "Plan", "Study", "load_plan", "plan_names"]
 
 _FOLDER = Path(__file__).parent / "plans"
+_MOST_SPLITS = 10_000
 #: What may change in a study without changing what any of its runs means
 _WHICH_RUNS = ("title", "features", "n_splits", "ratios", "methods", "once")
 
@@ -152,8 +153,17 @@ def load_plan(plan: str | os.PathLike[str]) -> Plan:
             )
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is no TOML ({error}); see the plans that ship with knnpress") from error
+    try:
+        return _plan(content, path)
+    except (TypeError, AttributeError, KeyError, RecursionError) as error:  # a number for a list, a plan within itself
+        raise ValueError(
+            f"{path} is no plan ({type(error).__name__}: {error}); see those that ship with knnpress"
+        ) from error
+
+
+def _plan(content: dict[str, Any], path: Path) -> Plan:
     unknown = set(content) - {"title", "seed", "include", "defaults", "study"}
     if unknown:
         raise ValueError(f"{path} says {', '.join(sorted(unknown))}, which means nothing in a plan")
@@ -185,8 +195,8 @@ def _study(table: dict[str, Any], path: Path) -> Study:
             raise ValueError(f"{where} asks for {method!r}; known methods: {', '.join(METHODS)}")
     if not all(isinstance(r, (int, float)) and 0 < r <= 1 for r in table.get("ratios", ())):
         raise ValueError(f"{where} has ratios {table['ratios']}; give shares of the training set, e.g. 0.02")
-    if not isinstance(table.get("n_splits", 5), int) or table.get("n_splits", 5) < 1:
-        raise ValueError(f"{where} has n_splits {table['n_splits']!r}; give 1 or more")
+    if not isinstance(table.get("n_splits", 5), int) or not 1 <= table.get("n_splits", 5) <= _MOST_SPLITS:
+        raise ValueError(f"{where} has n_splits {table['n_splits']!r}; give 1 to {_MOST_SPLITS}")
     source = table["source"]
     beside = path.parent / source
     if beside.exists():

@@ -25,7 +25,7 @@ def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     for number, line in enumerate(whole, 1):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
             raise ValueError(f"{path}, line {number} is no record; delete the line to go on without it")

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import struct
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from knnpress.files import read_npz
 from knnpress.typing import Array
 
 __all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
-
-_BROKEN = (
-    *(OSError, ValueError, TypeError, AttributeError, KeyError, EOFError, NotImplementedError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error, struct.error),
-)
 
 
 @dataclass(frozen=True)
@@ -163,7 +154,7 @@ def _read_plan(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} has no plan.json; give a folder that knnpress experiment wrote")
     try:
         plan = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON ({error})") from error
     if not isinstance(plan, dict):
         raise ValueError(f"{path} holds no plan")
@@ -250,14 +241,13 @@ def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
     arrays: dict[str, Array] = {}
     if path.is_file():
         try:
-            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
-        except _BROKEN as error:
+            arrays = read_npz(path)
+        except Exception as error:  # the reader raises many kinds
             notices.append(f"exhibits/{path.name} cannot be read ({type(error).__name__}), so its pictures are missing")
             arrays = {}
     try:
         facts = _mapping(json.loads(about.read_bytes())) if about.is_file() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         notices.append(f"exhibits/{about.name} is no JSON and was left out")
         facts = {}
     return Exhibit(arrays, _text(facts.get("method")), _number(facts.get("ratio")), _text(facts.get("map")))
