@@ -282,11 +282,39 @@ void inverse(const double* x, int64_t n, int d, double* work, double* out) {
   }
 }
 
+// Chunks of boxes stay in registers while the coordinates go by.
+void box_gaps(const double* low, const double* high, int64_t boxes, const double* x, int64_t n, int p, double* out) {
+  constexpr int kChunk = 4;
+  for (int64_t i = 0; i < n; i++) {
+    const double* xi = x + i * p;
+    int64_t g = 0;
+    for (; g + kChunk * W <= boxes; g += kChunk * W) {
+      V far[kChunk];
+      for (int c = 0; c < kChunk; c++) far[c] = splat(-1.7e308);
+      for (int k = 0; k < p; k++)
+        for (int c = 0; c < kChunk; c++) {
+          const int64_t at = k * boxes + g + c * W;
+          far[c] = max(far[c], max(load(low + at) - xi[k], xi[k] - load(high + at)));
+        }
+      for (int c = 0; c < kChunk; c++) store(out + i * boxes + g + c * W, far[c]);
+    }
+    for (; g < boxes; g++) {
+      double far = -1.7e308;
+      for (int k = 0; k < p; k++) {
+        const double below = low[k * boxes + g] - xi[k], above = xi[k] - high[k * boxes + g];
+        far = below > far ? below : far, far = above > far ? above : far;
+      }
+      out[i * boxes + g] = far;
+    }
+  }
+}
+
 }  // namespace
 
 void fill_jbld(Kernels& k) {
   k.lanes = W;
   k.logdet = logdet, k.jbld_pairwise = pairwise, k.jbld_pullback = pullback, k.inverse = inverse;
+  k.box_gaps = box_gaps;
   k.jbld_work = jbld_work;
 }
 

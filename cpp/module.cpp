@@ -201,6 +201,18 @@ Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> we
   return out;
 }
 
+Out<double> box_gaps(In<double, 2> low, In<double, 2> high, In<double, 2> X) {
+  const size_t p = low.shape(0), boxes = low.shape(1), n = X.shape(0);
+  if (high.shape(0) != p || high.shape(1) != boxes || X.shape(1) != p)
+    throw std::invalid_argument("low and high must be (p, boxes) and X (n, p)");
+  auto out = make_array<double>({n, boxes});
+  double* data = out.data();
+  const double *l = data_of(low), *h = data_of(high), *x = data_of(X);
+  nb::gil_scoped_release released;
+  chosen->kernels.box_gaps(l, h, int64_t(boxes), x, int64_t(n), int(p), data);
+  return out;
+}
+
 // ---- entropic transport ---------------------------------------------------------------------------------------
 
 // Scalings are at most about exp(1.5 max C): 300 keeps them within 1e200.
@@ -332,11 +344,14 @@ NB_MODULE(_core, module) {
       .def(nb::init<In<double, 3>, bool>(), "X"_a, "lanes"_a)
       .def("inverse", &SpdBatch::inverse)
       .def_prop_ro("groups", &SpdBatch::groups)
+      .def_prop_ro("lanes", [](const SpdBatch& b) { return b.kernels->lanes; })
       .def_prop_ro("logdet", [](const SpdBatch& b) { return b.copy(b.logdet); }, nb::rv_policy::move)
       .def_prop_ro("margin", [](const SpdBatch& b) { return b.copy(b.margin); }, nb::rv_policy::move);
   module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a, "lower"_a.none() = nb::none(),
              "limit"_a.none() = nb::none());
   module.def("jbld_pullback", &jbld_pullback, "x"_a, "z"_a, "weight"_a, "tolerance"_a);
+
+  module.def("box_gaps", &box_gaps, "low"_a, "high"_a, "X"_a);
 
   nb::class_<SinkhornCost>(module, "SinkhornCost")
       .def(nb::init<In<double, 2>, double>(), "M"_a, "reg"_a)

@@ -510,7 +510,7 @@ class SHC(_LearnedModel):
         learning_rate: float = 1.0,
         batch_size: int | None = None,
         label_noise: float = 0.2,
-        smoothing: float = 0.05,
+        smoothing: float = 0.01,
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,

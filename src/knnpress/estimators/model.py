@@ -26,6 +26,7 @@ from knnpress.estimators.checks import (
     resolve_n_prototypes,
 )
 from knnpress.geometries import Geometry
+from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
 from knnpress.parallel import map_blocks, row_blocks
@@ -170,6 +171,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, Indices]:
         points, distances = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
+        search = getattr(self._geometry(), "nearest_to", None)
+        if search is not None and len(points) >= LEAST_QUERIES:
+            distances = search(self.prototypes_, k)
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
 
     def _check_query(self, X: ArrayLike) -> tuple[Array, Callable[[Array], Array]]:

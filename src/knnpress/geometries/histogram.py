@@ -25,6 +25,8 @@ from knnpress.geometries.base import (
     pairwise,
 )
 from knnpress.geometries.charts import SoftmaxChart
+from knnpress.geometries.euclidean import SquaredEuclidean
+from knnpress.geometries.search import least_k, pivots
 from knnpress.parallel import map_blocks
 from knnpress.typing import Array, ArrayLike
 
@@ -33,6 +35,8 @@ __all__ = ["EMD", "Sinkhorn"]
 
 _AUTO_REG = 0.1  # of the median positive ground cost
 _LARGEST_COST = 1e300
+_LEAST_POINTS = 64  # below which a plain search is as quick
+_CENTERS = 8  # by which the others are searched
 _SAFE_COST = 300.0  # cost / reg up to which exp(-cost / reg) may be formed
 
 
@@ -110,6 +114,13 @@ class _Memory:
     relaxation: Array
     self_x: Array
     nearest: Array
+
+    @classmethod
+    def cold(cls, X: Array, m: int, self_x: Array) -> _Memory:
+        """Of a block that nothing is known of."""
+        n, d = X.shape
+        return cls(np.zeros((n, m, d)), np.zeros((n, m)), self_x, np.full(n, -1))
+
     kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation", "nearest")
 
 
@@ -219,6 +230,39 @@ class Sinkhorn(BaseEstimator):
 
         return distances
 
+    def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
+        """Like `distances_to`, but all except the k least values of a row may be infinity.
+
+        The potentials of X and any histogram give, by one product, a dual value with every Z, which is not above the
+        solved one. Those of a few centres of Z show most pairs to be too far.
+        """
+        solver = self._solver()
+        if len(Z) < _LEAST_POINTS or solver.transport or solver.cost.stabilised:
+            return self.distances_to(Z)
+        M, reg = check_ground_cost(self.ground_cost), self.effective_reg
+        kernel = np.exp(-M / reg)
+        slack = self.tol * float(M.max())  # what a marginal error of tol can take off a value
+        owner = pivots(Z, SquaredEuclidean().distances_to, _CENTERS)[1].argmin(axis=1)
+        centers = np.stack([Z[owner == c].mean(axis=0) for c in np.unique(owner)])
+        self_z = solver.self_terms(Z)[0] if solver.debiased else np.zeros(len(Z))
+
+        def distances(X: Array) -> Array:
+            self_x = solver.self_terms(X)[0] if solver.debiased else np.zeros(len(X))
+            bias = 0.5 * (self_x[:, None] + self_z)
+            memory = _Memory.cold(X, len(centers), self_x)
+            solver.solve(X, centers, memory)
+            f = memory.potential
+            top_f = f.max(axis=2, keepdims=True)
+            g = -reg * np.log((X[:, None] * np.exp((f - top_f) / reg)) @ kernel) - top_f
+            duals = (np.einsum("id,ipd->ip", X, f)[:, :, None] + g @ Z.T).max(axis=1)
+
+            def solve(wanted: Array, top: Array) -> Array:
+                return solver.solve(X, Z, None, np.where(wanted, top[:, None] + bias + slack, -np.inf)) - bias
+
+            return least_k(duals - bias - slack, np.full(len(X), np.inf), k, solve)
+
+        return distances
+
     def chart(self, X: Array) -> SoftmaxChart:
         """Logarithms of the bins."""
         return SoftmaxChart()
@@ -259,7 +303,7 @@ class Sinkhorn(BaseEstimator):
             shape = (len(X), *Z.shape)
             if memory is None or memory.potential.shape != shape:
                 self_x = self._solver().self_terms(X)[0] if solver.debiased else np.zeros(len(X))
-                memory = _Memory(np.zeros(shape), np.zeros(shape[:2]), self_x, np.full(len(X), -1))
+                memory = _Memory.cold(X, len(Z), self_x)
             potential = memory.potential
             D = solver.solve(X, Z, memory) if focus is None or solver.transport else near(X, memory, focus)
             D -= 0.5 * (memory.self_x[:, None] + self_z)

@@ -16,6 +16,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import Focus, Linearization, Linearize, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import CholeskyChart
 from knnpress.geometries.euclidean import SquaredEuclidean
+from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -148,6 +149,37 @@ class JBLD(BaseEstimator):
         """For checked Z: a function from a checked block of X to its divergences to every Z."""
         z = _core.SpdBatch(Z, False)
         return lambda X: _core.jbld_pairwise(_core.SpdBatch(X, True), z)
+
+    def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
+        """Like `distances_to`, but all except the k least distances of a row may be infinity.
+
+        The root of the divergence is a metric: no X is nearer to Z than their distances to any third point differ.
+        """
+        if len(Z) < LEAST_POINTS:
+            return self.distances_to(Z)
+        rows, divergences = pivots(Z, self.distances_to, N_PIVOTS)
+        roots = np.sqrt(divergences)
+        # alike Z lie side by side, in the lanes; the X are taken one by one
+        size = _core.SpdBatch(Z[:1], True).lanes
+        order = tree_order(roots, size)
+        z, box = _core.SpdBatch(Z[order], True), boxes(roots[order], size)
+        to_pivots = _core.SpdBatch(Z[rows], True)
+        back = np.argsort(order)
+        no_limit = np.zeros(len(Z))
+
+        def distances(X: Array) -> Array:
+            x = _core.SpdBatch(X, False)
+            to_x = _core.jbld_pairwise(to_pivots, x)
+
+            def solve(wanted: Array, top: Array) -> Array:
+                skip = np.where(wanted.T, -1.0, 1.0)
+                return _core.jbld_pairwise(z, x, skip, no_limit).T
+
+            top = np.partition(to_x, k - 1, axis=0)[k - 1] if k <= N_PIVOTS else np.full(len(X), np.inf)
+            lower = np.maximum(outside(box, np.sqrt(to_x).T), 0.0) ** 2
+            return least_k(lower, top, k, solve)[:, back]
+
+        return distances
 
     def chart(self, X: Array) -> CholeskyChart:
         """Cholesky factors relative to the mean of X, or, unwhitened, to a multiple of the identity."""

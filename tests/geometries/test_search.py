@@ -1,0 +1,87 @@
+"""The pruned search finds what the plain one finds, and computes less."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from reference import grid_cost, random_histograms, random_spd
+
+from knnpress import PrototypeClassifier
+from knnpress.compression import KeepAll
+from knnpress.datasets import load_digits_covariances, load_digits_histograms
+from knnpress.geometries import JBLD, Sinkhorn, search
+from knnpress.neighbors import nearest
+
+
+def spd(rng, n, d=4):
+    scales = np.linalg.cholesky(random_spd(rng, 20, d))[rng.integers(0, 20, n)]
+    return scales @ random_spd(rng, n, d, 4.0) @ scales.transpose(0, 2, 1)
+
+
+def peaked(rng, n):
+    X = random_histograms(rng, n, 16, zeros=0.3)
+    X[np.arange(n), rng.integers(0, 16, n)] += 2.0
+    return X / X.sum(axis=1, keepdims=True)
+
+
+CASES = {
+    "jbld": (JBLD(), lambda rng, n: spd(rng, n)),
+    "divergence": (Sinkhorn(grid_cost(4), reg=0.3), peaked),
+    "dual": (Sinkhorn(grid_cost(4), reg=0.3, value="dual"), peaked),
+    "transport": (Sinkhorn(grid_cost(4), reg=0.3, value="transport"), peaked),
+    "stabilised": (Sinkhorn(grid_cost(4), reg=0.012, tol=1e-2), peaked),
+}
+
+
+@pytest.mark.parametrize("k", [1, 5, 70])
+@pytest.mark.parametrize("name", CASES)
+def test_the_nearest_are_those_of_all_distances(rng, name, k):
+    geometry, make = CASES[name]
+    n, m = (20, 100) if name == "stabilised" else (100, 600)
+    X, Z = geometry.check(make(rng, n)), geometry.check(make(rng, m))
+    Z[m // 2 : m // 2 + 9] = Z[:9]  # ties are settled by index
+    X[:5] = Z[:5]
+    found = nearest(geometry.nearest_to(Z, k), X, m, k, 1)
+    wanted = nearest(geometry.distances_to(Z), X, m, k, 1)
+    assert_array_equal(found[1], wanted[1])
+    assert_array_equal(found[0], wanted[0])
+
+
+@pytest.mark.parametrize(("name", "share"), [("jbld", 0.4), ("divergence", 0.9), ("dual", 0.9)])
+def test_most_pairs_of_real_data_are_never_computed(name, share):
+    data = load_digits_covariances() if name == "jbld" else load_digits_histograms()
+    geometry = JBLD() if name == "jbld" else Sinkhorn(data.ground_cost, value=name)
+    X = geometry.check(data.X)
+    D = geometry.nearest_to(X[:900], 1)(X[900:964])
+    assert np.isinf(D).mean() > share
+    assert_array_equal(D.argmin(axis=1), geometry.distances_to(X[:900])(X[900:964]).argmin(axis=1))
+
+
+def test_the_classifier_searches_so(rng, monkeypatch):
+    X, y = spd(rng, 900), rng.integers(0, 3, 900)
+    model = PrototypeClassifier("jbld", KeepAll(), n_neighbors=3).fit(X[:700], y[:700])
+    searched = model.kneighbors(X[700:])
+    monkeypatch.delattr(JBLD, "nearest_to")
+    plain = model.kneighbors(X[700:])
+    assert_array_equal(searched[1], plain[1])
+    assert_allclose(searched[0], plain[0], rtol=0)
+
+
+def test_points_that_are_all_the_same_are_found_as_well():
+    Z = np.repeat(np.eye(3)[None], 600, axis=0)
+    assert_array_equal(nearest(JBLD().nearest_to(Z, 2), Z[:3], 600, 2, 1)[1], [[0, 1]] * 3)
+    H = np.full((80, 16), 1 / 16)
+    geometry = Sinkhorn(grid_cost(4))
+    assert_array_equal(nearest(geometry.nearest_to(H, 2), H[:3], 80, 2, 1)[1], [[0, 1]] * 3)
+
+
+def test_alike_rows_lie_side_by_side(rng):
+    features = rng.normal(size=(37, 3))
+    order = search.tree_order(features, 4)
+    assert_array_equal(np.sort(order), np.arange(37))
+    low, high = search.boxes(features[order], 4)
+    assert low.shape == (3, 10)
+    gaps = search.outside((low, high), features)
+    group = np.argsort(order) // 4
+    assert (gaps[np.arange(37), group] < 0).all()
+    literal = np.max([low.T[None] - features[:, None], features[:, None] - high.T[None]], axis=(0, 3))
+    assert_allclose(gaps, literal)
