@@ -35,7 +35,7 @@ source = "digits-histograms"
 methods = ["full", "SHC"]
 once = ["full chi-square"]
 """
-TIMINGS = {name for part in ("query", "full_query", "distance", "full_distance") for name in [f"{part}_seconds"]}
+TIMINGS = {name for part in ("query", "full_query", "full_search", "distance", "full_distance") for name in [f"{part}_seconds"]}
 TIMINGS |= {"train_seconds", "train_cpu_seconds", "finished"}
 
 
@@ -107,6 +107,17 @@ def test_exhibits_show_the_smallest_learned_set(finished):
 def test_processes_give_the_records_of_one_process(finished, tmp_path):
     plan, path, _, _ = finished
     assert untimed(run_plan(plan, tmp_path, n_jobs=2)) == untimed(path)
+
+
+def test_data_sets_can_be_run_one_after_the_other(finished, tmp_path):
+    plan, whole, *_ = finished
+    with pytest.raises(ValueError, match=r"no data words; it has covariances, histograms"):
+        run_plan(plan, tmp_path, only=["words"])
+    run_plan(plan, tmp_path, only=["histograms"])
+    assert {r["data"] for r in read_records(tmp_path / "records.jsonl")} == {"histograms"}
+    run_plan(plan, tmp_path, only=["covariances"])
+    assert untimed(tmp_path / "records.jsonl") == untimed(whole)
+    assert set(json.loads((tmp_path / "plan.json").read_text())["data"]) == {"covariances", "histograms"}
 
 
 def test_another_plan_is_refused_and_a_longer_one_goes_on(plan_file, tmp_path):

@@ -151,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     experiment.add_argument(
         "--data-dir", type=Path, metavar="FOLDER", help="local copies of research data (default: KNNPRESS_DATA)"
     )
+    experiment.add_argument("--only", nargs="+", metavar="DATA", help="data sets to run now (default: all)")
     experiment.add_argument(
         "--jobs", type=_threads, metavar="N", help="runs at a time (default: 1, each on all cores, to time them)"
     )

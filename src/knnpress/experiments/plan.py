@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,14 @@ class Plan:
     def cells(self) -> list[Cell]:
         """All runs, study by study."""
         return [cell for study in self.studies for cell in study.cells()]
+
+    def part(self, only: Collection[str]) -> Plan:
+        """The studies of some data sets."""
+        known = {study.data for study in self.studies}
+        unknown = sorted(set(only) - known)
+        if unknown:
+            raise ValueError(f"{self.name} has no data {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        return replace(self, studies=tuple(study for study in self.studies if study.data in only))
 
 
 def _hash(thing: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -44,6 +44,7 @@ def run_plan(
     folder: str | os.PathLike[str],
     *,
     data_dir: str | os.PathLike[str] | None = None,
+    only: Collection[str] | None = None,
     n_jobs: int = 1,
     callback: Callback | None = None,
     tell: Callable[[str], Any] | None = None,
@@ -58,6 +59,8 @@ def run_plan(
         described points (``cache``, which may be deleted). Records of another plan are refused.
     data_dir : path or None
         Where local copies of research data sets are; None: as KNNPRESS_DATA says.
+    only : collection of str or None
+        Data sets to run now; None: all.
     n_jobs : int
         Runs at a time, by processes of joblib's backend. 1: one after another, each on all cores, which is how to
         measure training times.
@@ -68,6 +71,7 @@ def run_plan(
         Given a sentence before each stage: what is being described, and how long all will take.
     """
     recorder = Recorder(Path(folder), plan)
+    plan = plan if only is None else plan.part(only)
     say = tell or (lambda sentence: None)
     where = None if data_dir is None else os.fspath(data_dir)
     tasks = Tasks(recorder.folder / "cache", where, plan.seed)
@@ -138,14 +142,17 @@ def _divide_one(job: _Job) -> str:
 def _describe(plan: Plan, tasks: Tasks, recorder: Recorder) -> dict[str, Callable[[Cell], float]]:
     """Write plan.json, and return the costs of runs in seconds."""
     seconds: dict[str, Callable[[Cell], float]] = {}
-    facts: dict[str, Any] = {}
+    path = recorder.folder / "plan.json"
+    facts: dict[str, Any] = json.loads(path.read_bytes())["data"] if path.exists() else {}
+    for data in {study.data for study in plan.studies}:
+        facts.pop(data, None)  # the rest is of earlier runs of other parts
     for study in plan.studies:
         task = tasks.task(study, 0)
         seconds[study.name] = partial(_cost, pair=_pair_seconds(task), n=len(task.y), n_test=len(task.y_test))
         if study.data not in facts:
             facts[study.data] = tasks.facts(study)
     about = {"name": plan.name, "fingerprint": plan.fingerprint, "title": plan.title, "data": facts}
-    with replacing(recorder.folder / "plan.json") as out:
+    with replacing(path) as out:
         out.write(json.dumps(about, indent=1).encode())
     return seconds
 
