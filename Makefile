@@ -51,6 +51,8 @@ endef
 
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/scale.py growth
+	$(BIN)/python benchmarks/scale.py speedup
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -10,10 +10,12 @@ import argparse
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
+from unittest import mock
 
 THREADS = 2
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -22,11 +24,13 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from knnpress import _core, datasets  # noqa: E402
+from knnpress.compression import objective as objectives  # noqa: E402
 from knnpress.compression.objective import Objective  # noqa: E402
 from knnpress.estimators import SCC, SHC, PrototypeClassifier  # noqa: E402
-from knnpress.geometries import JBLD  # noqa: E402
+from knnpress.geometries import JBLD, Sinkhorn  # noqa: E402
 from knnpress.parallel import map_blocks, row_blocks  # noqa: E402
 
+NOTHING = 1e-300  # is negligible: every pair is computed
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PICTURE = Path(__file__).parents[1] / "docs" / "speed.svg"
 
@@ -91,9 +95,12 @@ class Report:
         self.say("| what | measured | goal | |")
         self.say("| --- | ---: | ---: | --- |")
 
-    def row(self, what: str, value: float, goal: float, unit: str = "x", at_most: bool = False) -> None:
+    def row(self, what: str, value: float, goal: float | None, unit: str = "x", at_most: bool = False) -> None:
+        shown, wanted = ("" if v is None else f"{v:.0%}" if unit == "%" else f"{v:.3g}{unit}" for v in (value, goal))
+        if goal is None:
+            self.say(f"| {what} | {shown} | | |")
+            return
         met = value <= goal if at_most else value >= goal
-        shown, wanted = (f"{v:.0%}" if unit == "%" else f"{v:.3g}{unit}" for v in (value, goal))
         self.say(f"| {what} | {shown} | {'≤' if at_most else '≥'} {wanted} | {'met' if met else 'NOT MET'} |")
 
 
@@ -248,7 +255,8 @@ def learning(report: Report) -> None:
             loss.backward()
             return loss.item(), free.grad.numpy()
 
-        ours, theirs = best_of([lambda: objective(theta), lambda: autograd(n)], rounds=1, at_least=0.0)
+        with mock.patch.object(objectives, "_NEGLIGIBLE", NOTHING):
+            ours, theirs = best_of([lambda: objective(theta), lambda: autograd(n)], rounds=1, at_least=0.0)
         report.row(
             f"n = {n}, m = {m}, d = 19: loss and gradient ({ours * 1e3:.0f} ms), times as fast as PyTorch "
             f"{torch.__version__}'s autograd",
@@ -267,6 +275,51 @@ def learning(report: Report) -> None:
         model = SHC(digits.ground_cost, n_prototypes=m, gamma=7.0, random_state=0, n_jobs=THREADS)
         took = seconds(lambda: model.fit(digits.X[:720], digits.y[:720]), repeats=1, at_least=0)
         report.row(f"SHC, n = 720, d = 64, m = {m}, gamma given: a whole fit", took, goal, " s", at_most=True)
+
+
+def families(rng: np.random.Generator, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances of 80 classes in 8 families: like to each other within a family, and far from the others."""
+    y = rng.integers(0, 80, n)
+    spread = np.eye(d) + 0.35 * rng.normal(size=(8, d, d))
+    mixes = np.concatenate([a @ (np.eye(d) + 0.06 * rng.normal(size=(10, d, d))) for a in spread])
+    A = mixes[y] @ rng.normal(size=(n, d, 60))
+    return A @ A.transpose(0, 2, 1) / 60, y
+
+
+def pruning(report: Report) -> None:
+    n, m, iterations = 20_000, 800, 20
+    report.section(f"Pairs that need no computing (n = {n}, m = {m}, d = 19, 80 classes in 8 families)")
+    X, y = families(np.random.default_rng(8), n, 19)
+    found = {}
+    for negligible in (objectives._NEGLIGIBLE, NOTHING):
+        times: list[float] = []
+        model = SCC(m, gamma="scale", max_iter=iterations, early_stopping=False, random_state=0, n_jobs=THREADS)
+        model.set_params(callback=lambda *_, times=times: times.append(time.perf_counter()))
+        with mock.patch.object(objectives, "_NEGLIGIBLE", negligible), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(X, y)
+        found[negligible] = times[-1] - times[len(times) // 2], model.prototypes_
+    (few, Z), (all_, Z_all) = found.values()
+    report.row("last half of a fit: times as fast as with all pairs", all_ / few, 2)
+    worst = float(np.abs(Z - Z_all).max() / np.abs(Z_all).max())
+    report.row("largest difference of the prototypes, relative", worst, 1e-6, "", at_most=True)
+    digits, histograms = datasets.load_digits_covariances(), datasets.load_digits_histograms()
+    sets = [
+        ("digits, covariances", JBLD(), digits.X),
+        ("digits, histograms", Sinkhorn(histograms.ground_cost), histograms.X),
+    ]
+    if os.environ.get("KNNPRESS_DATA"):
+        from knnpress.descriptors import RegionCovariance
+
+        sets.append(("ETH-80", JBLD(), RegionCovariance("color-texture").fit_transform(datasets.load_eth80().images)))
+    for name, geometry, points in sets:
+        points = geometry.check(points)[np.random.default_rng(0).permutation(len(points))]
+        Z, queries = points[: len(points) // 2], points[len(points) // 2 :][: 64 if points.ndim == 2 else None]
+        search, plain = geometry.nearest_to(Z, 1), geometry.distances_to(Z)
+        left_out = float(np.isinf(search(queries)).mean())
+        pruned, whole = best_of([lambda: search(queries), lambda: plain(queries)], at_least=0.5)
+        report.row(f"full 1-NN, {name}: share of pairs never computed", left_out, None, "%")
+        report.row(f"full 1-NN, {name}: times as fast as with all pairs, one thread", whole / pruned, None)
 
 
 def images(n: int = 200) -> np.ndarray:
@@ -355,7 +408,14 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    sections = {"jbld": jbld, "sinkhorn": sinkhorn, "knn": knn, "learning": learning, "descriptors": descriptors}
+    sections = {
+        "jbld": jbld,
+        "sinkhorn": sinkhorn,
+        "knn": knn,
+        "learning": learning,
+        "pruning": pruning,
+        "descriptors": descriptors,
+    }
     parser.add_argument("--only", nargs="+", choices=list(sections), help="sections to run (default: all, and write)")
     chosen = parser.parse_args().only
     report = Report()

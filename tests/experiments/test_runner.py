@@ -35,7 +35,9 @@ source = "digits-histograms"
 methods = ["full", "SHC"]
 once = ["full chi-square"]
 """
-TIMINGS = {name for part in ("query", "full_query", "full_search", "distance", "full_distance") for name in [f"{part}_seconds"]}
+TIMINGS = {
+    name for part in ("query", "full_query", "full_search", "distance", "full_distance") for name in [f"{part}_seconds"]
+}
 TIMINGS |= {"train_seconds", "train_cpu_seconds", "finished"}
 
 
