@@ -95,7 +95,8 @@ def histogram_rows(rng, kind, n, d):
         return np.where(rng.random((n, d)) < 0.5, X * 10.0 ** rng.uniform(-300, -20), X)
     if kind == "copies":
         return np.repeat(reference.random_histograms(rng, 1, d), n, axis=0)
-    return reference.random_histograms(rng, n, d) * 10.0 ** rng.uniform(-300, 300, (n, 1))  # not of sum one
+    X = reference.random_histograms(rng, n, d)
+    return X / X.max(axis=1, keepdims=True) * rng.choice([1e-300, 1.0, 1e300, 1.7e308], (n, 1))  # not of sum one
 
 
 @st.composite

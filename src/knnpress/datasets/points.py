@@ -23,6 +23,7 @@ __all__ = ["load_points", "load_unlabelled"]
 _POINTS = ("X", "points", "covariances", "histograms", "x", "data")
 _LABELS = ("y", "labels", "label", "class", "classes", "Y", "target")
 _COST = ("ground_cost", "M", "cost")
+_LONGEST = 1000  # letters of a label
 
 
 def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None) -> Dataset:
@@ -218,7 +219,13 @@ def _read_labels(path: Path, n: int) -> Array:
         raise ValueError(
             f"{path} has no column {header[column]!r} in row {short + 1} below its header; give every row one"
         )
-    values = np.array([row[column].strip() for row in rows])
+    labels = [row[column].strip() for row in rows]
+    longest = max(labels, key=len, default="")
+    if len(longest) > _LONGEST:  # every label of an array takes the room of the longest
+        raise ValueError(
+            f"{path} has a label of {len(longest):,} letters, {longest[:20]!r}…; is the right column chosen?"
+        )
+    values = np.array(labels)
     try:
         return values.astype(np.intp)
     except (ValueError, OverflowError):

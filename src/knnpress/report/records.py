@@ -174,7 +174,7 @@ def _read_records(path: Path, notices: list[str]) -> list[Record]:
             if raw.get("kind", "run") != "run":  # the tuning before
                 continue
             found[str(raw.get("id", number))] = raw.get("plan"), _record(raw)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             strange.append(number)
     if strange:
         shown = ", ".join(map(str, strange[:5])) + (", …" if len(strange) > 5 else "")
@@ -230,7 +230,7 @@ def _data_set(name: str, about: object) -> DataSet:
     text = {key: _text(raw.get(key)) for key in ("title", "kind", "protocol", "features", "citation", "geometry")}
     count = {key: raw[key] if isinstance(raw.get(key), int) else None for key in ("n", "dims", "n_classes")}
     known: dict[str, Any] = {**text, **count, "title": text["title"] or name}
-    ratios = tuple(float(ratio) for ratio in _items(raw.get("ratios")) if isinstance(ratio, (int, float)))
+    ratios = tuple(number for ratio in _items(raw.get("ratios")) if (number := _number(ratio)) is not None)
     return DataSet(name, **known, class_names=tuple(map(str, _items(raw.get("class_names")))), ratios=ratios)
 
 
@@ -254,9 +254,13 @@ def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _text(value: object) -> str:
