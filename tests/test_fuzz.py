@@ -17,6 +17,7 @@ import tracemalloc
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from test_model_file import byte_mutants, json_mutants
 
 import knnpress as kp
 from knnpress.cli import main
-from knnpress.datasets import load_points, load_unlabelled, open_zarr
+from knnpress.datasets import load_points, load_unlabelled, open_zarr, stored
 from knnpress.datasets.doctor import admit, examine, mend
 from knnpress.datasets.points import read_raw_points
 from knnpress.exceptions import ModelFileError
@@ -440,6 +441,19 @@ def test_no_pickle_in_a_zarr_store_is_ever_opened(originals, tmp_path, name, dty
         with pytest.raises(ValueError, match=r"a\.zarr .*(pickle|cannot be read)"):
             read(store)
     assert not mark.exists()
+
+
+def test_an_array_of_zarr_2_that_would_be_unpickled_is_refused():
+    """zarr 3 refuses such a store itself; zarr 2 reads it."""
+    from numcodecs import Pickle, Zstd
+
+    sound = SimpleNamespace(dtype=np.dtype(int), filters=None, compressor=Zstd())
+    assert stored._checked({"y": sound}, "y", "a.zarr") is sound
+    for trap in ({"filters": [Pickle()], "compressor": None}, {"filters": None, "compressor": Pickle()}):
+        with pytest.raises(ValueError, match=r"y of a\.zarr is stored with 'pickle'; store it as plain numbers"):
+            stored._checked({"y": SimpleNamespace(dtype=np.dtype(int), **trap)}, "y", "a.zarr")
+    with pytest.raises(ValueError, match=r"y of a\.zarr has dtype object"):
+        stored._checked({"y": SimpleNamespace(dtype=np.dtype(object), filters=None, compressor=None)}, "y", "a.zarr")
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------

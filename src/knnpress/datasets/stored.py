@@ -75,15 +75,23 @@ def _checked(group: Any, name: str, path: str | os.PathLike[str]) -> Any:
     """An array of a group, once it is certain that to read it runs nothing: some filters of zarr unpickle."""
     try:
         array = group[name]
-        known = array.metadata.to_dict()
-        parts = [*(known.get("codecs") or ()), *(known.get("filters") or ()), known.get("compressor")]
-        strange = [code for part in parts if part and (code := str(part.get("id") or part.get("name"))) not in _CODECS]
+        strange = [name for name in _codec_names(array) if name not in _CODECS]
     except Exception as error:
         raise ValueError(f"{path} cannot be read as zarr ({error}); copy it again") from error
     if strange or array.dtype.kind not in "biufcUST":
         what = f"is stored with {strange[0]!r}" if strange else f"has dtype {array.dtype}"
         raise ValueError(f"{name} of {path} {what}; store it as plain numbers or text")
     return array
+
+
+def _codec_names(array: Any) -> list[str]:
+    """What an array is stored with, in zarr 3 and in zarr 2."""
+    if hasattr(array, "metadata"):
+        known = array.metadata.to_dict()
+        parts = [*(known.get("codecs") or ()), *(known.get("filters") or ()), known.get("compressor")]
+    else:
+        parts = [codec and codec.get_config() for codec in (*(array.filters or ()), array.compressor)]
+    return [str(part.get("id") or part.get("name")) for part in parts if part]
 
 
 def _in_memory(array: Any, path: str | os.PathLike[str]) -> Array:
