@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all wheel wheel-test lint bench docs fuzz sanitize sanitize-threads clean FORCE
+.PHONY: demo test test-all wheel wheel-test coverage lint bench docs fuzz sanitize sanitize-threads clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -15,6 +15,9 @@ test: .venv/installed-test
 
 test-all: .venv/installed-test
 	$(PYTEST) -m ""
+
+coverage: .venv/installed-test
+	$(PYTEST) -m "" --cov --cov-report=term --cov-report=html:build/coverage --cov-fail-under=95
 
 lint: .venv/installed-lint
 	$(BIN)/ruff check .
