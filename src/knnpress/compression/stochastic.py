@@ -68,8 +68,8 @@ class StochasticCompression(BaseEstimator):
         Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
         makes them serve new points as well as old; 0 is the paper's loss.
     early_stopping : bool
-        Keep as many iterations as served a held-out part best, or within two points of it, none at all included, so that
-        learning does not lose to its own start. Where the classes are too small to hold a part out, all are kept.
+        Keep as many iterations as served a held-out part best, or within two points of it, none at all included, so
+        that learning does not lose to its own start. Where the classes are too small to hold a part out, all are kept.
     validation_fraction : float
         Size of the held-out part.
     checkpoint : str, path or None
