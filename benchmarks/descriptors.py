@@ -69,7 +69,7 @@ CASES = [
     ),
     Case("scene15", datasets.load_scene15, RegionCovariance("sift", shrinkage=0.1), "covariance, sift", hundreds),
 ]
-PROJECTION = SPDProjection(n_dims=30, n_within=5, n_between=5, max_iter=20)
+PROJECTION = SPDProjection(n_dims=40, n_within=5, n_between=4, max_iter=20)
 
 
 def points(case: Case, data: ImageDataset) -> Iterator[tuple[Any, ...]]:

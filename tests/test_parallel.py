@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib.parallel import ThreadingBackend
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from knnpress import parallel
 from knnpress.geometries import JBLD
-from knnpress.parallel import map_blocks, resolve_n_jobs, row_blocks
+from knnpress.parallel import map_blocks, map_tasks, resolve_n_jobs, row_blocks
 
 BLOCKS = [slice(i, i + 1) for i in range(20)]
 MATRICES = np.stack([(i + 1.0) * np.eye(3) for i in range(100)])
@@ -276,3 +277,24 @@ def run_python(code, **environment):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_tasks_go_to_the_current_backend_of_joblib(streams):
+    """Also to one that answers only when all is done, as Ray's: a few at a time then, so that results still come."""
+
+    class Backend(ThreadingBackend):
+        supports_return_generator = streams
+
+    begun = []
+
+    def square(item):
+        begun.append(item)
+        return item * item
+
+    joblib.register_parallel_backend("mine", Backend)
+    with joblib.parallel_config(backend="mine"):
+        results = map_tasks(square, range(20), 2)
+        first = next(results)
+        assert len(begun) < 20
+        assert sorted([first, *results]) == [k * k for k in range(20)]

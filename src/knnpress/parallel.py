@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -102,8 +103,14 @@ def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs:
     if n_jobs == 1:
         yield from map(function, items)
         return
-    pool = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
-    yield from pool(joblib.delayed(function)(item) for item in items)
+    call = joblib.delayed(function)
+    if get_active_backend()[0].supports_return_generator:
+        pool = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
+        yield from pool(call(item) for item in items)
+        return
+    waiting = iter(items)  # a backend that answers only when all is done (Ray's) is given a few at a time
+    while some := list(islice(waiting, 2 * n_jobs)):
+        yield from joblib.Parallel(n_jobs=n_jobs)(call(item) for item in some)
 
 
 def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:
