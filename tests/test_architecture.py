@@ -27,6 +27,7 @@ OPTIONAL = {
 ORDER = [
     *("typing", "exceptions", "files", "progress", "parallel", "rows", "cluster", "_core", "geometries", "neighbors"),
     *("compression", "model_file", "estimators", "descriptors", "datasets", "experiments", "report", "cli"),
+    "__main__",
 ]
 #: What the order would allow but the flow of the data does not.
 NEVER = {
