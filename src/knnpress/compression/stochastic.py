@@ -33,7 +33,7 @@ _SHARPNESS = 5.0
 _FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GAMMA_DOUBT = 0.5  # standard errors of a difference in held-out score that it takes to leave the usual gamma
-_STEP_LOSS = 0.02  # held-out score that a later iteration may lose to the best: descents are cut short by chance
+_STEP_LOSS = 0.01  # held-out score that a later iteration may lose to the best: descents are cut short by chance
 _PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 _ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
@@ -68,7 +68,7 @@ class StochasticCompression(BaseEstimator):
         Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
         makes them serve new points as well as old; 0 is the paper's loss.
     early_stopping : bool
-        Keep as many iterations as served a held-out part best, or within two points of it, none at all included, so
+        Keep as many iterations as served a held-out part best, or within a point of it, none at all included, so
         that learning does not lose to its own start. Where the classes are too small to hold a part out, all are kept.
     validation_fraction : float
         Size of the held-out part.
