@@ -24,8 +24,8 @@ NAMES = ["jbld", "airm", "logeuclid", "sqeuclidean", "sinkhorn-divergence", "sin
 def work(call):
     """One of many different calls; what it returns depends on its number alone."""
     rng = np.random.default_rng(call)
-    X, H = spd(rng, 5 + call % 9, 1 + call % 7), histograms(rng, 5 + call % 9)
-    W = rng.normal(size=(len(X), len(X)))
+    X, H = spd(rng, 30 + call % 9, 1 + call % 7), histograms(rng, 5 + call % 9)  # long enough for calls to meet
+    W, V = rng.normal(size=(len(X), len(X))), rng.normal(size=(len(H), len(H)))
     x, z = _core.SpdBatch(X, True), _core.SpdBatch(X[::-1].copy(), False)
     cost = _core.SinkhornCost(GROUND_COST, (0.5, 5e-3)[call % 2])
     potential = np.zeros((len(H), len(H), H.shape[1]))
@@ -33,8 +33,8 @@ def work(call):
         _core.jbld_pairwise(x, z),
         _core.jbld_pullback(x, z, W, 0.1),
         x.inverse(),
-        _core.sinkhorn(cost, H, H[::-1].copy(), potential, np.zeros(W.shape), 1e-3, 50, False)[0],
-        _core.sinkhorn_pullback(cost, H, potential, W, 0.0),
+        _core.sinkhorn(cost, H, H[::-1].copy(), potential, np.zeros(V.shape), 1e-3, 50, False)[0],
+        _core.sinkhorn_pullback(cost, H, potential, V, 0.0),
         _core.sinkhorn_self(cost, H, 1e-3, 50)[0],
     ]
 
@@ -62,12 +62,12 @@ def test_the_core_serves_a_thousand_calls_of_many_threads():
 
 
 def test_the_core_serves_threads_that_share_their_arrays(rng):
-    X, H = spd(rng, 37), histograms(rng, 23)
+    X, H = spd(rng, 150, 6), histograms(rng, 23)
     x, z = _core.SpdBatch(X, True), _core.SpdBatch(X, False)
     cost = _core.SinkhornCost(GROUND_COST, 0.5)
     calls = [
         lambda: _core.jbld_pairwise(x, z),
-        lambda: _core.jbld_pullback(x, z, np.ones((37, 37)), 0.0),
+        lambda: _core.jbld_pullback(x, z, np.ones((150, 150)), 0.0),
         lambda: x.inverse(),
         lambda: x.logdet,
         lambda: _core.sinkhorn(cost, H, H, None, None, 1e-4, 100, False)[0],
