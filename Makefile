@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all wheel wheel-test coverage lint bench docs fuzz sanitize sanitize-threads clean FORCE
+.PHONY: demo test test-all wheel wheel-test coverage lint bench docs fuzz sanitize clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -35,11 +35,6 @@ KERNEL_TESTS := tests/test_core.py tests/test_core_limits.py tests/geometries te
 sanitize: .venv/installed-test
 	$(call build_core,sanitize,address$(comma)undefined)
 	$(call run_kernels,sanitize,libasan.so) $(KERNEL_TESTS)
-
-# The same under ThreadSanitizer: calls from many threads at a time.
-sanitize-threads: .venv/installed-test
-	$(call build_core,threads,thread)
-	$(call run_kernels,threads,libtsan.so) tests/test_stress.py -k "core_serves"
 
 comma := ,
 define build_core
