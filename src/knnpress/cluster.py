@@ -290,6 +290,7 @@ def _work(make: Make, points: _Points, start: int, blocks: list[slice], token: s
             _memories.pop(next(iter(_memories)))
         memory = _memories.setdefault(token, Memory(budget))
     work = make()
+    points = (np.require(points[0], requirements="A"), *points[1:])  # frames of a message begin anywhere
 
     def one(rows: slice) -> Any:
         here = slice(rows.start - start, rows.stop - start)

@@ -86,3 +86,16 @@ def test_alike_rows_lie_side_by_side(rng):
     assert (gaps[np.arange(37), group] < 0).all()
     literal = np.max([low.T[None] - features[:, None], features[:, None] - high.T[None]], axis=(0, 3))
     assert_allclose(gaps, literal)
+
+
+@pytest.mark.parametrize("name", ["jbld", "divergence"])
+def test_prototypes_that_travelled_may_begin_at_any_address(rng, name):
+    geometry, make = CASES[name]
+    X, Z = geometry.check(make(rng, 70)), geometry.check(make(rng, 600))
+    buffer = np.zeros(Z.nbytes + 1, dtype=np.uint8)
+    odd = buffer[1:].view(np.float64).reshape(Z.shape)
+    odd[:] = Z
+    assert not odd.flags.aligned
+    assert_array_equal(geometry.distances_to(odd)(X), geometry.distances_to(Z)(X))
+    assert_array_equal(geometry.nearest_to(odd, 1)(X), geometry.nearest_to(Z, 1)(X))
+    assert_array_equal(geometry.linearize_at(odd[:5])(X).D, geometry.linearize_at(Z[:5])(X).D)

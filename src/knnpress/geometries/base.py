@@ -179,6 +179,11 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
     return weights / total
 
 
+def aligned(X: Array) -> Array:
+    """X, copied where its numbers begin at odd addresses, as they may after a journey between processes."""
+    return np.require(X, requirements="A")
+
+
 def as_float_array(X: ArrayLike, name: str) -> Array:
     """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged or not numbers."""
     if hasattr(X, "toarray"):

@@ -19,6 +19,7 @@ from knnpress.geometries.base import (
     Focus,
     Linearization,
     Linearize,
+    aligned,
     as_float_array,
     as_real_array,
     check_weights,
@@ -221,7 +222,7 @@ class Sinkhorn(BaseEstimator):
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its values to every Z."""
-        solver = self._solver()
+        Z, solver = aligned(Z), self._solver()
         self_z = solver.self_terms(Z)[0] if solver.debiased else None
 
         def distances(X: Array) -> Array:
@@ -236,7 +237,7 @@ class Sinkhorn(BaseEstimator):
         The potentials of X and any histogram give, by one product, a dual value with every Z, which is not above the
         solved one. Those of a few centres of Z show most pairs to be too far.
         """
-        solver = self._solver()
+        Z, solver = aligned(Z), self._solver()
         if len(Z) < _LEAST_POINTS or solver.transport or solver.cost.stabilised:
             return self.distances_to(Z)
         M, reg = check_ground_cost(self.ground_cost), self.effective_reg
@@ -282,7 +283,7 @@ class Sinkhorn(BaseEstimator):
         Any potentials give a dual value below the solved one. A pair whose value is thus known to be outside the focus
         is left unsolved.
         """
-        solver = self._solver(slack)
+        Z, solver = aligned(Z), self._solver(slack)
         self_z, self_potential = solver.self_terms(Z) if solver.debiased else (np.zeros(len(Z)), np.zeros_like(Z))
 
         def near(X: Array, memory: _Memory, focus: Focus) -> Array:

@@ -13,7 +13,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import Focus, Linearization, Linearize, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import (
+    Focus,
+    Linearization,
+    Linearize,
+    aligned,
+    as_real_array,
+    check_weights,
+    pairwise,
+)
 from knnpress.geometries.charts import CholeskyChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
@@ -147,7 +155,7 @@ class JBLD(BaseEstimator):
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its divergences to every Z."""
-        z = _core.SpdBatch(Z, False)
+        z = _core.SpdBatch(aligned(Z), False)
         return lambda X: _core.jbld_pairwise(_core.SpdBatch(X, True), z)
 
     def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
@@ -157,6 +165,7 @@ class JBLD(BaseEstimator):
         """
         if len(Z) < LEAST_POINTS:
             return self.distances_to(Z)
+        Z = aligned(Z)
         rows, divergences = pivots(Z, self.distances_to, N_PIVOTS)
         roots = np.sqrt(divergences)
         # alike Z lie side by side, in the lanes; the X are taken one by one
@@ -200,6 +209,7 @@ class JBLD(BaseEstimator):
         The root of the divergence is a metric: a Z that moved by s is not nearer to any X than it was, less s. A group
         of rows whose distances to a Z are thus known to be outside the focus is left out.
         """
+        Z = aligned(Z)
         z = _core.SpdBatch(Z, False)
         half_inverse = 0.5 * _core.SpdBatch(Z, True).inverse()
         moves: dict[int, Array] = {}  # by the old Z, which all blocks share
