@@ -99,3 +99,15 @@ def test_prototypes_that_travelled_may_begin_at_any_address(rng, name):
     assert_array_equal(geometry.distances_to(odd)(X), geometry.distances_to(Z)(X))
     assert_array_equal(geometry.nearest_to(odd, 1)(X), geometry.nearest_to(Z, 1)(X))
     assert_array_equal(geometry.linearize_at(odd[:5])(X).D, geometry.linearize_at(Z[:5])(X).D)
+
+
+@pytest.mark.parametrize("k", [1, 3, 40])
+def test_one_point_among_many_copies_of_another_counts_once(rng, k):
+    A, B = random_spd(rng, 2, 4)
+    Z = np.concatenate([A[None], np.repeat(B[None], 599, axis=0)])
+    found = nearest(JBLD().nearest_to(Z, k), np.stack([A, B]), 600, k, 1)
+    wanted = nearest(JBLD().distances_to(Z), np.stack([A, B]), 600, k, 1)
+    assert_array_equal(found[1], wanted[1])
+    rows = search.pivots(Z, JBLD().distances_to, 64)[0].tolist()
+    assert rows[:2] == [0, 1]
+    assert len(set(rows)) == len(rows)

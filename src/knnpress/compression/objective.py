@@ -70,8 +70,13 @@ class _Terms:
         reach[drawn] = n / n_drawn
         return reach
 
-    def focus(self, same: Array, needs_all: Array | bool = False) -> Focus:
-        """The pairs that are not negligible in both softmaxes, over all prototypes and over those of the own class."""
+    def focus(self, same: Array, needs_all: Array | bool = False) -> Focus | None:
+        """The pairs that are not negligible in both softmaxes, over all prototypes and over those of the own class.
+
+        None where every point needs all its pairs; otherwise those of `needs_all` do.
+        """
+        if np.all(needs_all):
+            return None
         gap = np.log(same.shape[1] / _NEGLIGIBLE) / self.gamma**2
         return Focus(same, np.where(needs_all, np.inf, np.full(len(same), gap)))
 
@@ -212,7 +217,7 @@ def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
         share = np.full(len(X), 1.0 / terms.total) if weight is None else weight / terms.total
         same, reach = y[:, None] == terms.labels, terms.reach(X)
         needs_all = bool(terms.smoothing) if reach is None else reach > 0
-        step = linearize(X, memory, None if needs_all is True else terms.focus(same, needs_all))
+        step = linearize(X, memory, terms.focus(same, needs_all))
         loss, W = neighbor_loss(step.D, same, terms.gamma, share, terms.floor, terms.smoothing, reach)
         return (loss, step.pullback(W), float(share @ _wrong(step.D, same))), step.memory
 

@@ -115,14 +115,13 @@ class _Memory:
     relaxation: Array
     self_x: Array
     nearest: Array
+    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation", "nearest")
 
     @classmethod
     def cold(cls, X: Array, m: int, self_x: Array) -> _Memory:
         """Of a block that nothing is known of."""
         n, d = X.shape
         return cls(np.zeros((n, m, d)), np.zeros((n, m)), self_x, np.full(n, -1))
-
-    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation", "nearest")
 
 
 class Sinkhorn(BaseEstimator):
@@ -288,8 +287,7 @@ class Sinkhorn(BaseEstimator):
 
         def near(X: Array, memory: _Memory, focus: Focus) -> Array:
             if (memory.nearest >= 0).all():
-                rows, infinite = np.arange(len(X)), np.full(focus.among.shape, np.inf)
-                only = -infinite
+                rows, only = np.arange(len(X)), np.full(focus.among.shape, -np.inf)
                 only[rows, memory.nearest] = np.inf
                 D = solver.solve(X, Z, memory, only)
                 others = (D[rows, memory.nearest] + focus.gap)[:, None] + 0.5 * (self_z - self_z[memory.nearest, None])

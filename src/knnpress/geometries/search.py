@@ -21,13 +21,17 @@ _ROUNDING = 1e-6  # of roots of distances
 
 
 def pivots(Z: Array, distances_to: Callable[[Array], Callable[[Array], Array]], count: int) -> tuple[Indices, Array]:
-    """Points far from each other, (count,), and the distances of all to them, (m, count)."""
-    rows, columns = [0], [distances_to(Z[:1])(Z)[:, 0]]
-    closest = columns[0]
-    while len(rows) < count:
-        rows.append(int(closest.argmax()))
+    """Points far from each other, (p,), and the distances of all to them, (m, p); fewer than `count` where others are
+    copies of them.
+    """
+    rows, columns, closest = [0], list[Array](), np.full(len(Z), np.inf)
+    while True:
         columns.append(distances_to(Z[rows[-1:]])(Z)[:, 0])
         closest = np.minimum(closest, columns[-1])
+        closest[rows] = 0.0  # but for rounding it is: no point is taken twice
+        if len(rows) == count or not closest.any():
+            break
+        rows.append(int(closest.argmax()))
     return np.array(rows), np.stack(columns, axis=1)
 
 

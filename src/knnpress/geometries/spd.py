@@ -184,7 +184,7 @@ class JBLD(BaseEstimator):
                 skip = np.where(wanted.T, -1.0, 1.0)
                 return _core.jbld_pairwise(z, x, skip, no_limit).T
 
-            top = np.partition(to_x, k - 1, axis=0)[k - 1] if k <= N_PIVOTS else np.full(len(X), np.inf)
+            top = np.partition(to_x, k - 1, axis=0)[k - 1] if k <= len(rows) else np.full(len(X), np.inf)
             lower = np.maximum(outside(box, np.sqrt(to_x).T), 0.0) ** 2
             return least_k(lower, top, k, solve)[:, back]
 
