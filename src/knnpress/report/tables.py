@@ -351,7 +351,8 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
         "Time of a query against the full training set, divided by the time against the prototypes, both measured back "
         "to back; in brackets as a share of 1/δ, δ being the share of the training set that is kept. “Distances alone” "
         "is without pruning on either side; “end to end” is through predict, the full set by all its distances. ✓: not "
-        f"significantly worse than the full set (the same test).{' The figures of the paper come from another machine.' if known else ''}",
+        "significantly worse than the full set (the same test)."
+        f"{' The figures of the paper come from another machine.' if known else ''}",
     )
 
 
