@@ -1,7 +1,13 @@
+import signal
+
 import numpy as np
 import pytest
 
 from knnpress import _core
+
+# A background job of a shell ignores Ctrl-C, and its children inherit that: the tests of
+# interruption need it back.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
