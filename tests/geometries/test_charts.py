@@ -7,7 +7,7 @@ from reference import grid_cost, random_histograms, random_spd, taylor_slope
 
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
-from knnpress.geometries.charts import CholeskyChart, IdentityChart, SoftmaxChart
+from knnpress.geometries.charts import CholeskyChart, IdentityChart, RootChart, SoftmaxChart
 
 M4 = grid_cost(2)
 
@@ -30,6 +30,7 @@ CHARTS = {
     "cholesky": (lambda points: CholeskyChart(np.eye(4)), matrices),
     "cholesky relative to the mean": (lambda points: CholeskyChart.relative_to(points.mean(axis=0)), matrices),
     "softmax": (lambda points: SoftmaxChart(smoothing=0.0), histograms),
+    "roots": (lambda points: RootChart(smoothing=0.0), histograms),
 }
 GEOMETRIES = {
     "squared euclidean": (SquaredEuclidean(), vectors),
@@ -37,6 +38,7 @@ GEOMETRIES = {
     "log-euclidean": (LogEuclidean(), matrices),
     "dual": (Sinkhorn(M4, reg=0.3, value="dual", tol=1e-13), histograms),
     "divergence": (Sinkhorn(M4, reg=0.3, tol=1e-13), histograms),
+    "logarithms": (Sinkhorn(M4, reg=0.3, tol=1e-13, roots=False), histograms),
 }
 
 
@@ -114,6 +116,22 @@ def test_any_logarithms_are_a_histogram(rng):
     assert np.isfinite(points).all()
     assert (points >= 0).all()
     assert_allclose(points.sum(axis=1), 1, rtol=1e-14)
+
+
+def test_any_roots_are_a_histogram_without_an_empty_bin(rng):
+    points = RootChart().to_point(np.array([[0.0, 1e4, -1e4], [0.0, 0.0, 0.0], [1e-9, 0.0, -3.0]]))
+    assert (points > 0).all()
+    assert_allclose(points.sum(axis=1), 1, rtol=1e-14)
+    assert_allclose(points[1], 1 / 3)
+    theta, grad = rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
+    assert_allclose(RootChart().pullback(theta, grad + 7), RootChart().pullback(theta, grad), rtol=0, atol=1e-14)
+
+
+def test_the_root_chart_lifts_empty_bins_by_a_share_of_the_uniform_histogram():
+    chart = RootChart(smoothing=0.05)
+    theta = chart.to_theta(np.array([[1.0, 0.0, 0.0, 0.0]]))
+    assert_allclose(chart.to_point(theta), [[0.9625, 0.0125, 0.0125, 0.0125]], rtol=1e-9)
+    assert (chart.pullback(theta, np.array([[0.0, 1.0, 2.0, 3.0]]))[0, 1:] > 0).all()  # and they have a slope
 
 
 def test_softmax_forgets_a_constant_in_theta_and_in_the_gradient(rng):

@@ -476,6 +476,8 @@ class SHC(_LearnedModel):
     <parameters>
     value : {"divergence", "dual", "transport"}
         What is learned on and classified with; see `knnpress.geometries.Sinkhorn`.
+    roots : bool
+        Learn the square roots of the bins, which takes half as many iterations; False: their logarithms, as the paper.
 
     Attributes
     ----------
@@ -503,7 +505,7 @@ class SHC(_LearnedModel):
         n_prototypes: int | float | Literal["auto"] = 0.02,
         gamma: float | Literal["scale", "auto", "tune"] = "auto",
         n_neighbors: int = 1,
-        max_iter: int = 100,
+        max_iter: int = 60,
         init: Compressor | None = None,
         optimizer: Optimizer = "auto",
         tol: float = 1e-6,
@@ -520,6 +522,7 @@ class SHC(_LearnedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
         value: Literal["divergence", "dual", "transport"] = "divergence",
+        roots: bool = True,
     ) -> None:
         super().__init__(
             n_prototypes=n_prototypes,
@@ -545,19 +548,22 @@ class SHC(_LearnedModel):
         self.ground_cost = ground_cost
         self.reg = reg
         self.value = value
+        self.roots = roots
 
     @classmethod
     def paper(cls, ground_cost: ArrayLike | None = None, **settings: Any) -> SHC:
-        """SHC with the paper's settings: a start from random mutation, learned on the transport value along its
-        approximate gradient by adaptive descent, the iterate of least training error kept, gamma and the step found by
-        Bayesian optimisation of the training error. Other settings as given.
+        """SHC with the paper's settings: a start from random mutation, logarithms of bins learned on the transport
+        value along its approximate gradient by adaptive descent, the iterate of least training error kept, gamma and
+        the step found by Bayesian optimisation of the training error. Other settings as given.
         """
         return cls(
             ground_cost,
             **{
                 "init": RandomMutation(),
                 "value": "transport",
+                "roots": False,
                 "optimizer": "descent",
+                "max_iter": 100,
                 "gamma": "tune",
                 "label_noise": 0.0,
                 "smoothing": 0.0,
@@ -571,7 +577,7 @@ class SHC(_LearnedModel):
         self.reg_ = Sinkhorn(self.ground_cost, self.reg).effective_reg
 
     def _geometry(self) -> Geometry:
-        return Sinkhorn(self.ground_cost, self.reg, self.value)
+        return Sinkhorn(self.ground_cost, self.reg, self.value, roots=self.roots)
 
 
 @_documented

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from knnpress.typing import Array
 
-__all__ = ["CholeskyChart", "IdentityChart", "SoftmaxChart"]
+__all__ = ["CholeskyChart", "IdentityChart", "RootChart", "SoftmaxChart"]
 
 
 @dataclass(frozen=True)
@@ -113,4 +113,47 @@ class SoftmaxChart:
         """Gradient in h to gradient in w; a constant added to the gradient of a row changes nothing."""
         h = self.to_point(theta)
         gradient: Array = h * (grad - np.einsum("jk,jk->j", h, grad)[:, None])
+        return gradient
+
+
+@dataclass(frozen=True)
+class RootChart:
+    r"""Histograms by the square roots of their bins, in units of those of the uniform histogram:
+
+    .. math:: h = \frac{w^2 + \epsilon}{s}, \quad s = \sum_k (w_k^2 + \epsilon), \qquad
+              \frac{\partial L}{\partial w} = \frac{2 w}{s} \circ (g - \langle h, g \rangle), \qquad
+              g = \frac{\partial L}{\partial h}.
+
+    The roots of histograms lie on a sphere, where small bins weigh as much as they do statistically (Fisher's
+    metric). The logarithms of `SoftmaxChart` make small bins slow, since a step of w moves h in proportion to h, not
+    to its root: a descent takes about twice as many iterations.
+
+    The floor :math:`\epsilon` keeps a bin from being empty. `to_theta` first mixes in a share `smoothing` of the
+    uniform histogram, without which an empty bin would have no slope.
+    """
+
+    smoothing: float = 0.01
+    floor: float = 1e-10
+
+    def _squares(self, theta: Array) -> tuple[Array, Array]:
+        squares = theta**2 + self.floor
+        return squares, squares.sum(axis=1, keepdims=True)
+
+    def to_point(self, theta: Array) -> Array:
+        """(m, d) parameters to (m, d) histograms."""
+        squares, total = self._squares(theta)
+        h: Array = squares / total
+        return h
+
+    def to_theta(self, point: Array) -> Array:
+        """(m, d) histograms to (m, d) parameters, none negative."""
+        d = point.shape[1]
+        smoothed = (1.0 - self.smoothing) * point + self.smoothing / d
+        theta: Array = np.sqrt(np.maximum(d * smoothed - self.floor, 0.0))
+        return theta
+
+    def pullback(self, theta: Array, grad: Array) -> Array:
+        """Gradient in h to gradient in w; a constant added to the gradient of a row changes nothing."""
+        squares, total = self._squares(theta)
+        gradient: Array = 2.0 * theta / total * (grad - np.einsum("jk,jk->j", squares / total, grad)[:, None])
         return gradient

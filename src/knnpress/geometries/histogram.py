@@ -25,7 +25,7 @@ from knnpress.geometries.base import (
     check_weights,
     pairwise,
 )
-from knnpress.geometries.charts import SoftmaxChart
+from knnpress.geometries.charts import RootChart, SoftmaxChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import least_k, pivots
 from knnpress.parallel import map_blocks
@@ -150,6 +150,8 @@ class Sinkhorn(BaseEstimator):
         A pair is solved when the L1 error of its marginals is below this.
     max_iter : int
         Iterations a pair may take; where that is not enough a ConvergenceWarning says how many pairs fell short.
+    roots : bool
+        Learn the square roots of bins; False: their logarithms, as the paper does. The distance is the same.
 
     References
     ----------
@@ -173,12 +175,14 @@ class Sinkhorn(BaseEstimator):
         value: Literal["divergence", "dual", "transport"] = "divergence",
         tol: float = 1e-5,
         max_iter: int = 2000,
+        roots: bool = True,
     ) -> None:
         self.ground_cost = ground_cost
         self.reg = reg
         self.value = value
         self.tol = tol
         self.max_iter = max_iter
+        self.roots = roots
 
     @property
     def exact_gradient(self) -> bool:
@@ -263,9 +267,9 @@ class Sinkhorn(BaseEstimator):
 
         return distances
 
-    def chart(self, X: Array) -> SoftmaxChart:
-        """Logarithms of the bins."""
-        return SoftmaxChart()
+    def chart(self, X: Array) -> RootChart | SoftmaxChart:
+        """Square roots of the bins, or their logarithms."""
+        return RootChart() if self.roots else SoftmaxChart()
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Values and their derivative, the potential of Z (minus its self potential, for the divergence).
