@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
 from knnpress.compression.selection.quotas import class_quotas
-from knnpress.compression.stochastic import held_out_parts
+from knnpress.compression.stochastic import Problem, held_out_parts
 from knnpress.datasets import load_digits_covariances
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
 
@@ -143,6 +143,25 @@ def test_gamma_scale_is_the_middle_of_what_auto_tries(rng):
     }
     assert "gamma_scores" not in found["scale"].trace
     assert found["scale"].gamma == sorted(found["auto"].trace["gamma_scores"])[1]
+
+
+@pytest.mark.parametrize(("wrong", "leaves"), [((0, 0, 0), False), ((9, 10, 10), False), ((2, 10, 10), True)])
+def test_auto_leaves_the_usual_gamma_for_clearly_fewer_errors_only(rng, monkeypatch, wrong, leaves):
+    X, y = noisy_blobs(rng)
+    tried = []
+
+    def follow(self, gamma, iterations, out, *_):
+        tried.append(gamma)
+        n_wrong = dict(zip(sorted(set(tried)), wrong, strict=False))[gamma]
+        soft = 0.2 if len(set(tried)) > 1 else 0.0  # to a soft neighbour the first, the softest, looks best by far
+        return np.tile((np.arange(len(out.y)) < n_wrong) + soft, (iterations + 1, 1))
+
+    monkeypatch.setattr(Problem, "follow", follow)
+    found = StochasticCompression(max_iter=5).compress(
+        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+    )
+    softest, usual, _ = sorted(set(tried))
+    assert found.gamma == (softest if leaves else usual)
 
 
 def test_a_geometry_without_derivatives_and_a_line_search_without_exact_gradient_are_refused(rng):
