@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all wheel wheel-test coverage lint bench docs fuzz sanitize clean FORCE
+.PHONY: demo test test-all wheel wheel-test coverage mutate lint bench docs fuzz sanitize clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -20,6 +20,15 @@ test-all: .venv/installed-test
 coverage: .venv/installed-test
 	$(PYTEST) -p no:unraisableexception -p no:threadexception --ignore tests/test_stress.py \
 	  --cov --cov-report=term --cov-report=html:build/coverage --cov-fail-under=95
+
+# Small changes to the source, in a clone of the last commit; shows those that no test notices. An hour or two.
+mutate:
+	rm -rf build/mutants && git clone --quiet . build/mutants
+	$(MAKE) -C build/mutants .venv/installed-test
+	build/mutants/.venv/bin/python -m pip install --quiet cosmic-ray
+	cd build/mutants && PATH="$$PWD/.venv/bin:$$PATH" && cosmic-ray init tests/mutation.toml mutants.sqlite && \
+	  cr-filter-operators mutants.sqlite tests/mutation.toml && cosmic-ray exec tests/mutation.toml mutants.sqlite && \
+	  cr-report --surviving-only --show-diff mutants.sqlite
 
 lint: .venv/installed-lint
 	$(BIN)/ruff check .

@@ -56,6 +56,18 @@ def test_the_gradient_is_that_of_finite_differences(rng, floor, smoothing):
         assert_allclose(gradient[at], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-9)
 
 
+def test_reach_says_how_much_each_point_counts_in_the_smoothing(rng):
+    D, same, weight = problem(rng)
+    reach = np.array([0.0, 3.0, 0.0, 1.0, 0.5, 1.5])
+    plain, smooth = (neighbor_loss(D, same, 1.7, weight, 0.1, s) for s in (0.0, 1.0 - 1e-15))
+    loss, gradient = neighbor_loss(D, same, 1.7, weight, 0.1, 0.2, reach)
+    assert_allclose(gradient, 0.8 * plain[1] + 0.2 * reach[:, None] * smooth[1], rtol=1e-12, atol=1e-14)
+    each = [neighbor_loss(D[[i]], same[[i]], 1.7, weight[[i]], 0.1, 1.0 - 1e-15)[0] for i in range(6)]
+    assert_allclose(loss, 0.8 * plain[0] + 0.2 * reach @ each, rtol=1e-12)
+    far = np.where(reach[:, None] == 0, np.where(same, D, np.inf), D)  # which they may be where they do not count
+    assert np.isfinite(neighbor_loss(far, same, 1.7, weight, 0.1, 0.2, reach)[0])
+
+
 def test_a_constant_added_to_all_distances_of_a_point_changes_nothing(rng):
     D, same, weight = problem(rng)
     loss, gradient = neighbor_loss(D, same, 2.0, weight)

@@ -134,6 +134,12 @@ def test_the_root_chart_lifts_empty_bins_by_a_share_of_the_uniform_histogram():
     assert (chart.pullback(theta, np.array([[0.0, 1.0, 2.0, 3.0]]))[0, 1:] > 0).all()  # and they have a slope
 
 
+@pytest.mark.parametrize("chart", [SoftmaxChart(), RootChart()], ids=repr)
+def test_by_itself_a_chart_of_histograms_lifts_empty_bins_by_a_hundredth(chart):
+    lifted = chart.to_point(chart.to_theta(np.array([[0.0, 0.0, 1.0, 0.0]])))
+    assert_allclose(lifted, [[0.0025, 0.0025, 0.9925, 0.0025]], rtol=1e-6)
+
+
 def test_softmax_forgets_a_constant_in_theta_and_in_the_gradient(rng):
     chart, theta, grad = SoftmaxChart(), rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
     assert_allclose(chart.to_point(theta + 7), chart.to_point(theta), rtol=1e-14)

@@ -14,6 +14,9 @@ from knnpress.typing import Array, ArrayLike
 
 __all__ = ["Chart", "Focus", "Geometry", "Linearization", "Linearize", "SmoothGeometry"]
 
+#: Share of the largest weight below which a pair has no say in a pullback
+_NEGLIGIBLE_WEIGHT = 1e-14
+
 
 @runtime_checkable
 class Geometry(Protocol):
@@ -182,6 +185,11 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
 def aligned(X: Array) -> Array:
     """X, copied where its numbers begin at odd addresses, as they may after a journey between processes."""
     return np.require(X, requirements="A")
+
+
+def least_weight(W: Array) -> float:
+    """The size above which weights, (n, m), count in a pullback."""
+    return _NEGLIGIBLE_WEIGHT * float(np.abs(W).max(initial=0.0))
 
 
 def as_float_array(X: ArrayLike, name: str) -> Array:

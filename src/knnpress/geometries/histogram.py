@@ -23,6 +23,7 @@ from knnpress.geometries.base import (
     as_float_array,
     as_real_array,
     check_weights,
+    least_weight,
     pairwise,
 )
 from knnpress.geometries.charts import RootChart, SoftmaxChart
@@ -275,7 +276,7 @@ class Sinkhorn(BaseEstimator):
         r"""Values and their derivative, the potential of Z (minus its self potential, for the divergence).
 
         A potential is free by a constant, and a histogram can only change along the simplex, so each gradient is
-        returned with mean zero. Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory:
+        returned with mean zero. Pairs with a weight below 1e-14 of the largest are skipped by the pullback. Memory:
         the potentials of X, (n, m, d), from which the next step starts.
         """
         return self.linearize_at(Z)(X, memory)
@@ -313,8 +314,7 @@ class Sinkhorn(BaseEstimator):
 
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W, dtype=np.float64)
-                tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
-                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, tolerance)
+                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, least_weight(W))
                 gradient -= W.sum(axis=0)[:, None] * self_potential
                 gradient -= gradient.mean(axis=1, keepdims=True)
                 return gradient

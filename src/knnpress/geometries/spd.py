@@ -20,6 +20,7 @@ from knnpress.geometries.base import (
     aligned,
     as_real_array,
     check_weights,
+    least_weight,
     pairwise,
 )
 from knnpress.geometries.charts import CholeskyChart
@@ -198,7 +199,7 @@ class JBLD(BaseEstimator):
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Divergences and their derivative, :math:`(X_i + Z_j)^{-1} - \frac{1}{2} Z_j^{-1}`.
 
-        Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory: X in lane layout, and, with
+        Pairs with a weight below 1e-14 of the largest are skipped by the pullback. Memory: X in lane layout, and, with
         a focus, how far it was from Z.
         """
         return self.linearize_at(Z)(X, memory)
@@ -244,8 +245,7 @@ class JBLD(BaseEstimator):
 
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W if memory.order is None else W[memory.order], dtype=np.float64)
-                tolerance = 1e-12 * float(np.abs(W).max(initial=0.0))
-                gradient = _core.jbld_pullback(memory.x, z, W, tolerance)
+                gradient = _core.jbld_pullback(memory.x, z, W, least_weight(W))
                 gradient -= W.sum(axis=0)[:, None, None] * half_inverse
                 return gradient
 
