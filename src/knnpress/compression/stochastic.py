@@ -32,7 +32,6 @@ __all__ = ["Problem", "StochasticCompression"]
 _SHARPNESS = 5.0
 _FACTORS = (0.5, 1.0, 2.0)
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
-_GAMMA_DOUBT = 1.5  # standard errors of a difference in held-out errors that it takes to leave the usual gamma
 _STEP_LOSS = 0.01  # held-out score that a later iteration may lose to the best: descents are cut short by chance
 _PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
@@ -265,8 +264,8 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[float, int, dict[str, Any]]:
         """gamma and the number of iterations that serve the held-out points best.
 
-        A held-out part is small and its score noisy. So the usual gamma wins where the score, compared point by point,
-        does not speak clearly against it, and the latest iteration where it loses little.
+        A held-out part is small and its score noisy. So the usual gamma wins where others make no fewer errors, and the
+        latest iteration where it loses little.
         """
 
         def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> Array:
@@ -285,15 +284,13 @@ class StochasticCompression(BaseEstimator):
         if self.gamma == "auto":
             tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]
             tracker.expect(len(parts) * len(tried) * round(_SEARCH_SHARE * self.max_iter))
-            best = {}
+            errors = {}
             for g in tried:
                 scores = follow(g, max(1, round(_SEARCH_SHARE * self.max_iter)))
                 # by errors alone: what a softer gamma learns lies farther apart, and looks better to a soft neighbour
-                best[g] = np.floor(scores[scores.mean(axis=1).argmin()])
-            for g in sorted(tried, key=lambda g: best[g].mean(), reverse=True):
-                if clearly_lower(best[g], best[gamma], _GAMMA_DOUBT):
-                    gamma = g
-            trace["gamma_scores"] = {g: float(best[g].mean()) for g in tried}
+                errors[g] = float(np.floor(scores[scores.mean(axis=1).argmin()]).mean())
+            gamma = min(tried, key=lambda g: (errors[g], g != usual))
+            trace["gamma_errors"] = errors
         if not self.early_stopping:
             return gamma, self.max_iter, trace
         tracker.expect(len(parts) * self.max_iter)
@@ -508,12 +505,6 @@ class _Tracker:
             return self.callback is not None and self.callback(before + k, max(self.expected, self.done), facts)
 
         return report
-
-
-def clearly_lower(scores: Array, others: Array, doubt: float) -> bool:
-    """Whether the paired scores are lower than the others by more than `doubt` standard errors of the difference."""
-    gain = others - scores
-    return float(gain.mean()) > doubt * float(gain.std()) / np.sqrt(len(gain))
 
 
 def still_falling(curve: list[float]) -> bool:
