@@ -7,8 +7,8 @@ from points import GEOMETRIES, SPD, labelled
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
+from knnpress.compression.problem import Problem, held_out_parts
 from knnpress.compression.selection.quotas import class_quotas
-from knnpress.compression.stochastic import Problem, held_out_parts
 from knnpress.datasets import load_digits_covariances
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Compressor, Prototypes, RandomMutation, StochasticCompression, Subsample
 from knnpress.compression.loss import log_softmax
-from knnpress.compression.stochastic import Problem
+from knnpress.compression.problem import Problem
 from knnpress.compression.tuning import tune
 from knnpress.estimators.checks import as_generator, check_training_set, remember_features
 from knnpress.estimators.model import PrototypeModel, both
