@@ -16,7 +16,7 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["check_output", "check_unpacked", "read_npy", "read_npz", "replacing"]
+__all__ = ["check_output", "check_unpacked", "most_unpacked", "read_npy", "read_npz", "replacing"]
 
 _UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow to
 
@@ -80,9 +80,14 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
         return arrays
 
 
+def most_unpacked(packed: int) -> int:
+    """Bytes that so many compressed ones may grow to."""
+    return max(_UNPACKED_BYTES, _UNPACKED_TIMES * packed)
+
+
 def check_unpacked(unpacked: int, packed: int) -> None:
     """Refuse what would grow beyond all measure, before it does."""
-    if unpacked > max(_UNPACKED_BYTES, _UNPACKED_TIMES * packed):
+    if unpacked > most_unpacked(packed):
         raise ValueError(f"{packed:,} bytes would become {unpacked:,}; if you trust the file, save it uncompressed")
 
 

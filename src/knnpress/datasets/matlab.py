@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from knnpress.files import check_unpacked
+from knnpress.files import check_unpacked, most_unpacked
 
 __all__ = ["read_mat"]
 
@@ -66,8 +66,7 @@ def _tag(data: memoryview, order: str) -> tuple[int, int, int]:
 
 def _inflate(body: memoryview, packed: int) -> memoryview:
     stream = zlib.decompressobj()
-    most = max(2**28, 100 * packed)
-    content = stream.decompress(body, most + 1)
+    content = stream.decompress(body, most_unpacked(packed) + 1)
     check_unpacked(len(content), packed)
     return memoryview(content)
 
