@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import reference
 from numpy.testing import assert_allclose, assert_array_equal
-from points import GEOMETRIES, GROUND_COST, histograms, labelled
+from points import GEOMETRIES, GROUND_COST, SPD, histograms, labelled
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import PrototypeClassifier, PrototypeSampler
 from knnpress.compression import (
+    ClassCentroids,
     Compressor,
     Condensed,
     FastCondensed,
@@ -24,6 +25,7 @@ from knnpress.compression import (
 )
 from knnpress.compression.selection import medoids as medoids_module
 from knnpress.compression.selection.condensing import GrowingSubset
+from knnpress.compression.selection.quotas import class_quotas
 from knnpress.compression.selection.reduced import dispensable
 from knnpress.compression.selection.spread import spread
 from knnpress.geometries import AIRM, Sinkhorn, SmoothGeometry, SquaredEuclidean
@@ -113,6 +115,62 @@ def predictions(geometry, X, found):
 
 
 # ---- literal versions -----------------------------------------------------------------------------------------
+
+
+def test_quotas_are_proportional_with_at_least_one_and_at_most_all_of_a_class():
+    y = np.repeat(["a", "b", "c"], [1, 10, 89])
+    quotas = [q for _, q in class_quotas(y, 20)]
+    assert quotas == [1, 2, 17]
+    assert [q for _, q in class_quotas(y, 1000)] == [1, 10, 89]
+    assert [q for _, q in class_quotas(y, 3)] == [1, 1, 1]
+    for (rows, _), label in zip(class_quotas(y, 20), "abc", strict=True):
+        assert (y[rows] == label).all()
+    with pytest.raises(ValueError, match="n_prototypes is 2, but there are 3 classes"):
+        class_quotas(y, 2)
+
+
+def test_subsample_draws_distinct_rows_of_every_class(rng):
+    X, y = rng.normal(size=(300, 2)), rng.integers(0, 3, 300)
+    found = Subsample().compress(X, y, geometry=SquaredEuclidean(), n_prototypes=30, random_state=rng)
+    assert len(np.unique(found.indices)) == 30
+    assert_array_equal(found.points, X[found.indices])
+    assert_array_equal(found.labels, y[found.indices])
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_one_centroid_a_class_is_the_centroid_of_the_class(name):
+    X, y = labelled(name, 60)
+    geometry = GEOMETRIES[name]
+    X = geometry.check(X)
+    rounds = 60 if name in SPD else 1  # the others have their centroids in one step
+    found = ClassCentroids(max_iter=rounds).compress(X, y, geometry=geometry, random_state=np.random.default_rng(0))
+    for point, label in zip(found.points, found.labels, strict=True):
+        assert_allclose(point, geometry.centroid(X[y == label]), rtol=1e-4, atol=1e-6)
+
+
+def test_several_centroids_find_the_clusters_of_a_class(rng):
+    centers = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
+    X = np.repeat(centers, 30, axis=0) + 0.1 * rng.normal(size=(120, 2))
+    found = ClassCentroids().compress(
+        X, np.zeros(120, int), geometry=SquaredEuclidean(), n_prototypes=4, random_state=rng
+    )
+    assert_allclose(found.points[np.lexsort(found.points.T.round())], centers[np.lexsort(centers.T)], atol=0.2)
+
+
+def test_weights_move_a_centroid(rng):
+    X, y = np.array([[0.0], [1.0]]), np.zeros(2, int)
+    found = ClassCentroids().compress(
+        X, y, geometry=SquaredEuclidean(), sample_weight=np.array([3.0, 1.0]), random_state=rng
+    )
+    assert_allclose(found.points, [[0.25]])
+
+
+@every_condensing
+def test_more_prototypes_than_a_condensed_set_has_are_a_warning(selector):
+    X, y = labelled("sqeuclidean", 60)
+    with pytest.warns(UserWarning, match=rf"{type(selector).__name__}.* prototypes"):
+        found = clone(selector).compress(X, y, geometry=SquaredEuclidean(), n_prototypes=60)
+    assert len(found.labels) < 60
 
 
 @pytest.mark.parametrize("weighted", [False, True])
