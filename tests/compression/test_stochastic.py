@@ -84,7 +84,7 @@ def test_gamma_adapts_to_the_scale_of_the_data(rng):
     assert_allclose(gammas[1], gammas[0] / 100.0, rtol=1e-6)
 
 
-def test_gamma_scale_is_the_middle_of_what_auto_tries(rng):
+def test_gamma_scale_is_the_sharpest_that_auto_tries(rng):
     X, y = noisy_blobs(rng)
     found = {
         gamma: StochasticCompression(gamma=gamma, max_iter=5).compress(
@@ -93,10 +93,10 @@ def test_gamma_scale_is_the_middle_of_what_auto_tries(rng):
         for gamma in ("scale", "auto")
     }
     assert "gamma_errors" not in found["scale"].trace
-    assert found["scale"].gamma == sorted(found["auto"].trace["gamma_errors"])[1]
+    assert found["scale"].gamma == max(found["auto"].trace["gamma_errors"])
 
 
-@pytest.mark.parametrize(("wrong", "leaves"), [((0, 0, 0), False), ((11, 10, 10), False), ((8, 10, 9), True)])
+@pytest.mark.parametrize(("wrong", "leaves"), [((0, 0, 0), False), ((11, 10, 10), False), ((8, 9, 10), True)])
 def test_auto_leaves_the_usual_gamma_for_fewer_errors_only(rng, monkeypatch, wrong, leaves):
     X, y = noisy_blobs(rng)
     tried = []
@@ -111,7 +111,7 @@ def test_auto_leaves_the_usual_gamma_for_fewer_errors_only(rng, monkeypatch, wro
     found = StochasticCompression(max_iter=5).compress(
         X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
     )
-    softest, usual, _ = sorted(set(tried))
+    softest, _, usual = sorted(set(tried))
     assert found.gamma == (softest if leaves else usual)
 
 

@@ -25,7 +25,7 @@ from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["StochasticCompression"]
 
-_FACTORS = (0.5, 1.0, 2.0)  # of the usual gamma^2, tried by ``gamma="auto"``
+_FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
@@ -37,7 +37,7 @@ class StochasticCompression(BaseEstimator):
     ----------
     gamma : float, "scale" or "auto"
         Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start.
-        "auto": the best of a few around it on a held-out part of the training set.
+        "auto": that one, or a softer one if it makes fewer errors on a held-out part of the training set.
     init : Compressor or None
         Where to start; None: `ClassCentroids` (for histograms, of Euclidean k-means).
     optimizer : {"auto", "lbfgs", "cg", "descent", "adam"}

@@ -35,7 +35,7 @@ n_prototypes : int, float or "auto"
     was seen is kept in ``selection_``.
 gamma : float, "scale", "auto" or "tune"
     Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
-    the best of a few around it on held-out parts of the training set. "tune": as the paper does for SHC, gamma and the
+    that one, or a softer one that makes fewer errors on held-out parts of the training set. "tune": as the paper does for SHC, gamma and the
     learning rate by Bayesian optimisation of the training error (needs the extra ``tune``).
 n_neighbors : int
     Neighbours that vote.
