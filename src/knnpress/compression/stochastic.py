@@ -26,6 +26,7 @@ from knnpress.typing import Array, Callback, Indices, Labels
 __all__ = ["StochasticCompression"]
 
 _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
+_HEAD_START = 1.5  # held-out errors that count for nothing against the usual gamma: a single one may be chance
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
@@ -278,8 +279,8 @@ class StochasticCompression(BaseEstimator):
             for g in tried:
                 scores = follow(g, max(1, round(_SEARCH_SHARE * self.max_iter)))
                 # by errors alone: what a softer gamma learns lies farther apart, and looks better to a soft neighbour
-                errors[g] = float(np.floor(scores[scores.mean(axis=1).argmin()]).mean())
-            gamma = min(tried, key=lambda g: (errors[g], g != usual))
+                errors[g] = int(np.floor(scores[scores.mean(axis=1).argmin()]).sum())
+            gamma = min(tried, key=lambda g: errors[g] - (_HEAD_START if g == usual else 0.0))
             trace["gamma_errors"] = errors
         if not self.early_stopping:
             return gamma, self.max_iter, trace

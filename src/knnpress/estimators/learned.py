@@ -35,8 +35,8 @@ n_prototypes : int, float or "auto"
     was seen is kept in ``selection_``.
 gamma : float, "scale", "auto" or "tune"
     Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
-    that one, or a softer one that makes fewer errors on held-out parts of the training set. "tune": as the paper does for SHC, gamma and the
-    learning rate by Bayesian optimisation of the training error (needs the extra ``tune``).
+    that one, or a softer one if it makes fewer errors on held-out parts of the training set. "tune": as the paper does
+    for SHC, gamma and the learning rate by Bayesian optimisation of the training error (needs the extra ``tune``).
 n_neighbors : int
     Neighbours that vote.
 max_iter : int
