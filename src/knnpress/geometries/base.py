@@ -15,7 +15,7 @@ from knnpress.typing import Array, ArrayLike
 __all__ = ["Chart", "Focus", "Geometry", "Linearization", "Linearize", "SmoothGeometry"]
 
 #: Share of the largest weight below which a pair has no say in a pullback
-_NEGLIGIBLE_WEIGHT = 1e-14
+_NEGLIGIBLE_WEIGHT = 1e-12
 
 
 @runtime_checkable

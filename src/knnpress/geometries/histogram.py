@@ -276,7 +276,7 @@ class Sinkhorn(BaseEstimator):
         r"""Values and their derivative, the potential of Z (minus its self potential, for the divergence).
 
         A potential is free by a constant, and a histogram can only change along the simplex, so each gradient is
-        returned with mean zero. Pairs with a weight below 1e-14 of the largest are skipped by the pullback. Memory:
+        returned with mean zero. Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory:
         the potentials of X, (n, m, d), from which the next step starts.
         """
         return self.linearize_at(Z)(X, memory)

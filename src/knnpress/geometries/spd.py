@@ -199,7 +199,7 @@ class JBLD(BaseEstimator):
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Divergences and their derivative, :math:`(X_i + Z_j)^{-1} - \frac{1}{2} Z_j^{-1}`.
 
-        Pairs with a weight below 1e-14 of the largest are skipped by the pullback. Memory: X in lane layout, and, with
+        Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory: X in lane layout, and, with
         a focus, how far it was from Z.
         """
         return self.linearize_at(Z)(X, memory)
