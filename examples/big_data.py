@@ -24,7 +24,7 @@ with TemporaryDirectory() as folder:
     scc = kp.SCC(n_prototypes=12, gamma="scale", max_iter=15, random_state=0)
     here = scc.fit(X[:], y).prototypes_.copy()
 
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None):
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0"):
         lazy = da.from_zarr(f"{folder}/data.zarr", component="X")
         there = scc.fit(lazy, y).prototypes_  # on the workers; they send gradients, not points
         labels = scc.predict(lazy)  # lazy: nothing is computed yet
