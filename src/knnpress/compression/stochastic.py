@@ -255,8 +255,8 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[float, int, dict[str, Any]]:
         """gamma and the number of iterations that serve the held-out points best.
 
-        A held-out part is small and its score noisy. So the usual gamma wins where others make no fewer errors, and the
-        latest iteration where it loses little.
+        A held-out part is small and its score noisy. So the usual gamma wins unless another makes at least two
+        errors fewer, and the latest iteration where it loses little.
         """
 
         def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> Array:
