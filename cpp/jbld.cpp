@@ -213,7 +213,7 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
       if (bound) {
         double least = value[0];
         for (int l = 1; l < rows; l++) least = value[l] < least ? value[l] : least;
-        bound[j] = __builtin_sqrt(least);
+        bound[j] = least;
       }
     }
   }

@@ -45,8 +45,8 @@ struct Kernels {
   void (*logdet)(const double* x, int64_t groups, int d, double* work, double* logdet, double* margin);
   // out[i] = x_i^-1, (n, d, d)
   void (*inverse)(const double* x, int64_t n, int d, double* work, double* out);
-  // out[i, j] = JBLD(x_i, z_j). `lower`, (groups, m), or null: roots below which no distance of a group to z_j lies; it
-  // is brought up to date where they are computed. With `limit`, (n,), groups beyond the limits of all their rows are
+  // out[i, j] = JBLD(x_i, z_j). `lower`, (groups, m), or null: what no distance of a group to z_j is below; it is
+  // brought up to date where they are computed. With `limit`, (n,), groups beyond the limits of all their rows are
   // left out: infinity.
   void (*jbld_pairwise)(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z,
                         int64_t m, int d, const double* limit, double* lower, double* work, double* out);

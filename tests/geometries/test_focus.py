@@ -9,6 +9,7 @@ from knnpress.compression import objective
 from knnpress.compression.objective import Objective
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 from knnpress.geometries.base import Focus
+from knnpress.geometries.spd import _moved
 
 COST = grid_cost(4)
 GEOMETRIES = {
@@ -59,6 +60,36 @@ def test_what_is_left_out_is_out_of_focus_and_the_rest_is_right(rng, name):
         memory = found.memory
         theta = theta + step * rng.normal(size=theta.shape)
     assert n_left_out > 0.2 * 7 * D.size
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.3, 3.0])
+def test_no_divergence_changes_more_than_its_prototype_moved(rng, size):
+    d, m = 6, 40
+    old = random_spd(rng, m, d, 1e3)
+    turn = np.linalg.qr(rng.normal(size=(m, d, d)))[0]
+    factor = np.linalg.cholesky(old) @ turn
+    logs = size * rng.normal(size=(m, d)) * (rng.random((m, d)) < 0.6)
+    new = factor * np.exp(logs)[:, None] @ factor.transpose(0, 2, 1)
+    new = 0.5 * (new + new.transpose(0, 2, 1))
+    moved = _moved(old, new)
+    assert_allclose(moved, 0.5 * np.abs(logs).sum(axis=1), atol=1e-8)
+    X = np.concatenate([random_spd(rng, 300, d, 1e6), old, new])
+    change = np.abs(JBLD().pairwise(X, new) - JBLD().pairwise(X, old))
+    assert (change <= moved + 1e-9).all()
+    # matrices that are small where it shrank and large where it grew come near to it
+    worst = factor * np.where(logs > 0, 1e-6, 1e6)[:, None] @ factor.transpose(0, 2, 1)
+    attained = np.array(
+        [
+            JBLD().pairwise(x[None], z[None]) - JBLD().pairwise(x[None], o[None])
+            for x, z, o in zip(worst, new, old, strict=True)
+        ]
+    )
+    assert_allclose(np.abs(attained).ravel(), moved, rtol=1e-3, atol=1e-6)
+
+
+def test_a_prototype_too_near_to_singular_may_have_moved_anywhere(rng):
+    Z = random_spd(rng, 2, 3)
+    assert np.isinf(_moved(Z, np.zeros((2, 3, 3)))).all()
 
 
 @pytest.mark.parametrize("name", ["jbld", "divergence"])

@@ -70,20 +70,20 @@ def neighbor_loss(
     if rare.any():
         log_same, Q[rare] = log_softmax(np.where(same_class[rare], logits[rare], -np.inf))
         losses[rare] = log_all[rare] - log_same
-    Q -= P
-    Q *= gamma**2
-    gradient = Q
+    scale = np.full(len(D), gamma**2 * (1.0 - smoothing))  # of each row's derivative, applied once: D is large
     if floor:
         log_floored = np.logaddexp(-losses, np.log(floor))
-        gradient *= np.exp(-losses - log_floored)[:, None]
+        scale *= np.exp(-losses - log_floored)
         losses = np.log1p(floor) - log_floored
+    losses *= 1.0 - smoothing
+    some = slice(None) if reach is None else np.flatnonzero(reach)
+    even = np.full(len(D), smoothing) if reach is None else smoothing * reach[some]
     if smoothing:
-        losses *= 1.0 - smoothing
-        gradient *= 1.0 - smoothing
-        some = slice(None) if reach is None else np.flatnonzero(reach)
-        share = np.full(len(D), smoothing) if reach is None else smoothing * reach[some]
-        losses[some] += share * (log_all[some] - logits[some].mean(axis=1))
-        gradient[some] += (gamma**2 * share)[:, None] * (1.0 / D.shape[1] - P[some])
+        losses[some] += even * (log_all[some] - logits[some].mean(axis=1))
     if weight is not None:
-        losses, gradient = weight * losses, weight[:, None] * gradient
-    return float(losses.sum()), gradient
+        losses, scale, even = weight * losses, weight * scale, weight[some] * even
+    Q -= P
+    Q *= scale[:, None]
+    if smoothing:
+        Q[some] += (gamma**2 * even)[:, None] * (1.0 / D.shape[1] - P[some])
+    return float(losses.sum()), Q

@@ -189,7 +189,7 @@ def aligned(X: Array) -> Array:
 
 def least_weight(W: Array) -> float:
     """The size above which weights, (n, m), count in a pullback."""
-    return _NEGLIGIBLE_WEIGHT * float(np.abs(W).max(initial=0.0))
+    return _NEGLIGIBLE_WEIGHT * max(float(W.max(initial=0.0)), -float(W.min(initial=0.0)))
 
 
 def as_float_array(X: ArrayLike, name: str) -> Array:

@@ -35,7 +35,7 @@ __all__ = ["AIRM", "JBLD", "LogEuclidean"]
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
-_ROUNDING = 1e-13  # of a divergence; its root is then known to 3e-7
+_ROUNDING = 1e-9  # of divergences
 
 
 def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
@@ -207,8 +207,8 @@ class JBLD(BaseEstimator):
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X; a closed form knows no slack.
 
-        The root of the divergence is a metric: a Z that moved by s is not nearer to any X than it was, less s. A group
-        of rows whose distances to a Z are thus known to be outside the focus is left out.
+        A Z that moved by t (see `_moved`) is not nearer to any X than it was, less t. A group of rows whose distances
+        to a Z are thus known to be outside the focus is left out.
         """
         Z = aligned(Z)
         z = _core.SpdBatch(Z, False)
@@ -217,25 +217,24 @@ class JBLD(BaseEstimator):
 
         def moved_from(old: Array) -> Array:
             if id(old) not in moves:
-                middle = _core.SpdBatch(0.5 * (old + Z), False).logdet
-                divergence = middle - 0.5 * (_core.SpdBatch(old, False).logdet + z.logdet)
-                moves[id(old)] = np.sqrt(np.maximum(divergence, 0.0) + _ROUNDING)
+                moves[id(old)] = _moved(old, Z)
             return moves[id(old)]
 
         def near(memory: _Memory, focus: Focus) -> Array:
-            limit = None
+            among, gap = focus.among[memory.order], focus.gap[memory.order]
             if memory.Z is None:
-                memory.lower = np.zeros((memory.x.groups, len(Z)))
+                starts = np.arange(0, len(among), memory.x.lanes)
+                memory.among = np.logical_or.reduceat(among, starts, axis=0)
+                memory.lower = np.zeros(memory.among.shape)
             else:
-                moved = moved_from(memory.Z)
-                memory.lower -= moved
-                limit = np.sqrt((memory.least + moved[memory.nearest]) ** 2 + focus.gap)[memory.order]
-            D = np.empty(focus.among.shape)
-            D[memory.order] = _core.jbld_pairwise(memory.x, z, memory.lower, limit)
-            marked = np.where(focus.among, D, np.inf)
-            memory.nearest = marked.argmin(axis=1)
-            memory.least = np.sqrt(marked[np.arange(len(D)), memory.nearest] + _ROUNDING)
+                memory.lower -= moved_from(memory.Z)
             memory.Z = Z
+            known = _core.jbld_pairwise(memory.x, z, np.where(memory.among, -1.0, 1.0), np.zeros(len(among)))
+            limit = np.where(among, known, np.inf).min(axis=1) + gap
+            memory.lower[memory.among] = np.inf  # not again
+            D = np.empty(among.shape)
+            D[memory.order] = np.minimum(known, _core.jbld_pairwise(memory.x, z, memory.lower, limit))
+            memory.lower[memory.among] = 0.0
             return D
 
         def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
@@ -265,21 +264,39 @@ class _Memory:
         The matrices in lane layout.
     order : ndarray of shape (n,) or None
         The order they are in there; None: their own.
+    among : ndarray of bool, shape (groups, m)
+        Whether a row of the group has the Z in its focus; these are always computed.
     Z : ndarray of shape (m, d, d)
         The last one.
     lower : ndarray of shape (groups, m)
-        Roots of distances that no row of a group came nearer than.
-    nearest, least : ndarray of shape (n,)
-        Of those in focus, the nearest of the last Z, and the root of its distance.
+        Distances that no row of a group came nearer than.
     """
 
     x: Any
     order: Indices | None
+    among: Any = None
     Z: Any = None
     lower: Any = None
-    nearest: Any = None
-    least: Any = None
-    kept: ClassVar[tuple[str, ...]] = ("Z", "lower", "nearest", "least")
+    kept: ClassVar[tuple[str, ...]] = ("Z", "lower")
+
+
+def _moved(old: Array, new: Array) -> Array:
+    r"""How much a divergence from any matrix can change when Z does, (m,).
+
+    .. math:: |D(X, Z') - D(X, Z)| \le \tfrac{1}{2} \sum_k |\log \lambda_k(Z^{-1} Z')|
+
+    for every X: with :math:`A \ge B` the difference :math:`\log\det(X + A) - \log\det(X + B)` only shrinks as X grows
+    from nothing, so the eigenvalues above one add at most their logarithms, those below take off at most theirs, and
+    half their sum comes off with :math:`\frac{1}{2} \log\det Z`. The root of the divergence is a metric, which gives a
+    bound too, but a looser one for all moves that are not even in every direction.
+    """
+    try:
+        ratio = np.linalg.solve(np.linalg.cholesky(old), np.linalg.cholesky(new))
+        with np.errstate(divide="ignore"):
+            moved: Array = np.abs(np.log(np.linalg.svd(ratio, compute_uv=False))).sum(axis=1)
+    except np.linalg.LinAlgError:  # too near to singular to say
+        return np.full(len(new), np.inf)
+    return moved + _ROUNDING
 
 
 def _neighbours_together(focus: Focus) -> Indices:
