@@ -117,7 +117,9 @@ def test_data_sets_can_be_run_one_after_the_other(finished, tmp_path):
         run_plan(plan, tmp_path, only=["words"])
     run_plan(plan, tmp_path, only=["histograms"])
     assert {r["data"] for r in read_records(tmp_path / "records.jsonl")} == {"histograms"}
-    run_plan(plan, tmp_path, only=["covariances"])
+    counts = []
+    run_plan(plan, tmp_path, only=["covariances"], callback=lambda step, total, facts: counts.append((step, total)))
+    assert counts == [(k, len(counts)) for k in range(1, len(counts) + 1)]  # the other data set's runs do not count
     assert untimed(tmp_path / "records.jsonl") == untimed(whole)
     assert set(json.loads((tmp_path / "plan.json").read_text())["data"]) == {"covariances", "histograms"}
 

@@ -27,7 +27,7 @@ from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Labels
 
-__all__ = ["TUNED", "measure", "tune_method"]
+__all__ = ["TUNED", "best_seconds", "measure", "tune_method"]
 
 #: Methods whose sharpness is tuned once a data set, and by which error
 TUNED = {"SCC": "held-out", "SHC": "held-out", "SCC paper": "held-out", "SHC paper": "training"}
@@ -191,13 +191,15 @@ def _query_times(classifier: Any, task: Task) -> dict[str, float]:
         short = geometry.distances_to(classifier.prototypes_)
         long = geometry.distances_to(full.prototypes_)
         return {
-            "query_seconds": _best(lambda: classifier.predict(many)) / len(many),
+            "query_seconds": best_seconds(lambda: classifier.predict(many)) / len(many),
             # without the pruned search, which leaves most of the full set out
-            "full_query_seconds": _best(lambda: nearest(long, geometry.check(few), len(full.prototypes_), 1, 1), 1)
+            "full_query_seconds": best_seconds(
+                lambda: nearest(long, geometry.check(few), len(full.prototypes_), 1, 1), 1
+            )
             / len(few),
-            "full_search_seconds": _best(lambda: full.predict(searched), 1) / len(searched),
-            "distance_seconds": _best(lambda: short(many)) / len(many),
-            "full_distance_seconds": _best(lambda: long(few), 1) / len(few),
+            "full_search_seconds": best_seconds(lambda: full.predict(searched), 1) / len(searched),
+            "distance_seconds": best_seconds(lambda: short(many)) / len(many),
+            "full_distance_seconds": best_seconds(lambda: long(few), 1) / len(few),
         }
     finally:
         classifier.set_params(n_jobs=n_jobs)
@@ -209,7 +211,8 @@ def _queries(X: Array, n_points: int) -> Array:
     return X[np.arange(count) % len(X)]
 
 
-def _best(function: Callable[[], Any], repeats: int = 3) -> float:
+def best_seconds(function: Callable[[], Any], repeats: int = 3) -> float:
+    """The shortest time of several calls."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
