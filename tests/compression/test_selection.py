@@ -23,6 +23,7 @@ from knnpress.compression import (
     Reduced,
     Subsample,
 )
+from knnpress.compression.selection import centroids as centroids_module
 from knnpress.compression.selection import medoids as medoids_module
 from knnpress.compression.selection.condensing import GrowingSubset
 from knnpress.compression.selection.quotas import class_quotas
@@ -155,6 +156,13 @@ def test_several_centroids_find_the_clusters_of_a_class(rng):
         X, np.zeros(120, int), geometry=SquaredEuclidean(), n_prototypes=4, random_state=rng
     )
     assert_allclose(found.points[np.lexsort(found.points.T.round())], centers[np.lexsort(centers.T)], atol=0.2)
+
+
+def test_a_centroid_that_lost_its_points_starts_again_at_the_worst_served_one(monkeypatch):
+    monkeypatch.setattr(centroids_module, "spread", lambda X, k, *_: np.zeros(k, dtype=int))  # all alike: two lose all
+    X = np.array([[0.0], [1.0], [10.0], [30.0], [-25.0]])
+    found = ClassCentroids(max_iter=1).compress(X, np.zeros(5, dtype=int), geometry=SquaredEuclidean(), n_prototypes=3)
+    assert_allclose(found.points[:, 0], [X.mean(), 30.0, -25.0])
 
 
 def test_weights_move_a_centroid(rng):
