@@ -16,6 +16,7 @@ from knnpress.compression import (
     Compressor,
     Condensed,
     FastCondensed,
+    KeepAll,
     LearningVectorQuantization,
     Medoids,
     Prototypes,
@@ -138,6 +139,29 @@ def test_subsample_draws_distinct_rows_of_every_class(rng):
     assert_array_equal(found.labels, y[found.indices])
 
 
+def test_subsample_is_repeated_by_its_seed_and_can_draw_all(rng):
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 3, 60)
+
+    def rows(n_prototypes):
+        seeded = np.random.default_rng(5)
+        return (
+            Subsample()
+            .compress(X, y, geometry=SquaredEuclidean(), n_prototypes=n_prototypes, random_state=seeded)
+            .indices
+        )
+
+    assert_array_equal(rows(20), rows(20))
+    assert_array_equal(np.sort(rows(60)), np.arange(60))
+
+
+def test_keeping_all_refuses_to_keep_fewer(rng):
+    X, y = rng.normal(size=(5, 2)), np.array([0, 1, 0, 1, 1])
+    for asked in (None, 5, 6):
+        assert_array_equal(KeepAll().compress(X, y, geometry=SquaredEuclidean(), n_prototypes=asked).points, X)
+    with pytest.raises(ValueError, match="keeps all 5 points, but n_prototypes is 4"):
+        KeepAll().compress(X, y, geometry=SquaredEuclidean(), n_prototypes=4)
+
+
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_one_centroid_a_class_is_the_centroid_of_the_class(name):
     X, y = labelled(name, 60)
@@ -225,6 +249,11 @@ def test_reducing_is_that_of_the_literal_trials(name, seed):
     condensed = select(Condensed(), geometry, X, y, seed=seed).indices.tolist()
     expected = reference.reduced(geometry.pairwise(X), y, condensed)
     assert select(Reduced(), geometry, X, y, seed=seed).indices.tolist() == expected
+
+
+def test_the_only_prototype_of_a_class_is_passed_over():
+    D = np.array([[0.0, 5.0, 6.0], [5.0, 0.0, 1.0], [6.0, 1.0, 0.0]])
+    assert dispensable(D, np.array([0, 1, 1]), np.array([0, 1, 1])) == [1]
 
 
 def test_no_prototype_is_dispensable_that_a_point_needs_after_others_are_gone():
@@ -466,6 +495,32 @@ def test_lvq_meets_points_as_often_as_they_weigh():
     learner = LearningVectorQuantization(0.1, 30, init=Given(np.array([[5.0]]), np.zeros(1, int)))
     assert select(learner, SquaredEuclidean(), X, y).points > 5
     assert 0 < select(learner, SquaredEuclidean(), X, y, sample_weight=weight).points < 1
+
+
+def test_lvq_gives_as_many_as_asked_for_and_tells_each_epochs_error(rng):
+    y = np.repeat([0, 1], 20)
+    X = 100.0 * y[:, None] + rng.normal(size=(40, 2))
+    calls = []
+
+    def fit(n_prototypes=None, stop=False):
+        calls.clear()
+        return LearningVectorQuantization(n_epochs=4).compress(
+            X,
+            y,
+            geometry=SquaredEuclidean(),
+            n_prototypes=n_prototypes,
+            random_state=np.random.default_rng(0),
+            callback=lambda *call: calls.append(call) or stop,
+        )
+
+    assert_array_equal(fit().labels, [0, 1])
+    assert calls == [(k, 4, {"error": 0.0}) for k in (1, 2, 3, 4)]
+    assert fit(6).trace["error_curve"] == [0.0] * 4
+    assert_array_equal(fit(6).labels, [0, 0, 0, 1, 1, 1])
+    fit(stop=True)
+    assert len(calls) == 1
+    y[:4] = 1  # wrong labels, among points of the other class
+    assert all(error == pytest.approx(0.1, abs=0.06) for error in fit().trace["error_curve"])
 
 
 def test_lvq_needs_derivatives():
