@@ -76,7 +76,7 @@ def test_no_divergence_changes_more_than_its_prototype_moved(rng, size):
     X = np.concatenate([random_spd(rng, 300, d, 1e6), old, new])
     change = np.abs(JBLD().pairwise(X, new) - JBLD().pairwise(X, old))
     assert (change <= moved + 1e-9).all()
-    # matrices that are small where it shrank and large where it grew come near to it
+    # matrices that are small where it grew and large where it shrank come near to it
     worst = factor * np.where(logs > 0, 1e-6, 1e6)[:, None] @ factor.transpose(0, 2, 1)
     attained = np.array(
         [

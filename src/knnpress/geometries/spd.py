@@ -288,7 +288,7 @@ def _moved(old: Array, new: Array) -> Array:
     for every X: with :math:`A \ge B` the difference :math:`\log\det(X + A) - \log\det(X + B)` only shrinks as X grows
     from nothing, so the eigenvalues above one add at most their logarithms, those below take off at most theirs, and
     half their sum comes off with :math:`\frac{1}{2} \log\det Z`. The root of the divergence is a metric, which gives a
-    bound too, but a looser one for all moves that are not even in every direction.
+    bound too; between far points, the ones to leave out, it is looser unless the move is even in every direction.
     """
     try:
         ratio = np.linalg.solve(np.linalg.cholesky(old), np.linalg.cholesky(new))
