@@ -105,7 +105,8 @@ def test_auto_leaves_the_usual_gamma_for_two_errors_fewer(rng, monkeypatch, wron
         tried.append(gamma)
         n_wrong = dict(zip(sorted(set(tried)), wrong, strict=False))[gamma]
         soft = 0.2 if len(set(tried)) > 1 else 0.0  # to a soft neighbour the first, the softest, looks best by far
-        return np.tile((np.arange(len(out.y)) < n_wrong) + soft, (iterations + 1, 1))
+        scores = np.tile((np.arange(len(out.y)) < n_wrong) + soft, (iterations + 1, 1))
+        return {"scores": scores, "theta": self.chart.to_theta(self.start.points)}
 
     monkeypatch.setattr(Problem, "follow", follow)
     found = StochasticCompression(max_iter=5).compress(
@@ -113,6 +114,56 @@ def test_auto_leaves_the_usual_gamma_for_two_errors_fewer(rng, monkeypatch, wron
     )
     softest, _, usual = sorted(set(tried))
     assert found.gamma == (softest if leaves else usual)
+
+
+def test_a_descent_is_followed_until_its_loss_is_flat_and_all_points_go_on_from_its_best(rng, monkeypatch):
+    X, y = noisy_blobs(rng, 600, spread=0.7)
+    losses, followed, starts = [], [], []
+    follow, learn = Problem.follow, Problem.learn
+
+    def watched(self, gamma, iterations, out, judge, callback):
+        def see(k, theta, evaluation):
+            losses.append(evaluation.loss)
+            return callback(k, theta, evaluation)
+
+        followed.append((self, out, judge, follow(self, gamma, iterations, out, judge, see)))
+        return followed[-1][-1]
+
+    def started(self, *args):
+        starts.append((self, args[1]))
+        return learn(self, *args)
+
+    monkeypatch.setattr(Problem, "follow", lambda self, *args: watched(self, *args[:5]))
+    monkeypatch.setattr(Problem, "learn", started)
+    found = StochasticCompression(gamma="scale", max_iter=500).compress(
+        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=rng
+    )
+    flat = [losses[k - 10] - losses[k] < 0.015 * (losses[0] - losses[k]) for k in range(10, len(losses))]
+    assert flat == [False] * (len(flat) - 1) + [True]
+    problem, out, judge, result = followed[0]
+    means = result["scores"].mean(axis=1)
+    steps = max(k for k, score in enumerate(means) if score <= means.min() + 0.01)
+    assert_allclose(problem.objective(judge, out).scores(result["theta"]), result["scores"][steps], rtol=1e-12)
+    last, iterations = starts[-1]
+    assert iterations == -(-steps // 2)
+    assert_allclose(last.start.points, problem.chart.to_point(result["theta"]))
+    assert found.trace["n_iter"] <= iterations
+    assert found.trace["loss_curve"][-1] <= found.trace["loss_curve"][0]
+
+
+@pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"batch_size": 100}])
+def test_adam_starts_anew_on_all_points(rng, monkeypatch, settings):
+    X, y = noisy_blobs(rng, 600)
+    starts = []
+    learn = Problem.learn
+    monkeypatch.setattr(Problem, "learn", lambda self, *args: (starts.append(self.start.points), learn(self, *args))[1])
+    StochasticCompression(gamma="scale", max_iter=5, **settings).compress(
+        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+    )
+    begin = StochasticCompression(gamma="scale", max_iter=0, early_stopping=False).compress(
+        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+    )
+    assert_allclose(starts[-1], begin.points)
 
 
 def test_a_geometry_without_derivatives_and_a_line_search_without_exact_gradient_are_refused(rng):

@@ -26,6 +26,7 @@ __all__ = ["STEP_LOSS", "Problem", "held_out_parts"]
 STEP_LOSS = 0.01  # held-out score that a later iteration may lose to the best: descents are cut short by chance
 _SHARPNESS = 5.0  # gamma^2 in units of 1 / `Problem.margin`: the one that suited most data
 _PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
+_SPAN, _FLAT = 10, 0.015  # iterations, and the share of all that a loss has fallen below which it has gone flat in them
 _SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 _ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
@@ -137,26 +138,38 @@ class Problem:
         callback: Callable[[int, Array, Evaluation], Any],
         state: State | None = None,
         keep: Keep | None = None,
-    ) -> Array:
-        """Scores of held-out points, (k, n), at the start and after each of at most `iterations` iterations."""
+    ) -> State:
+        """Descend until the loss or the held-out points say that it is enough, in at most `iterations` iterations.
+
+        Returns the "scores" of the held-out points, (k, n), at the start and after each iteration, and "theta", that
+        of the latest iteration whose mean score is the best or loses at most `STEP_LOSS` to it.
+        """
         held_out = self.objective(judge, LocalRows(out.X, out.y, None, out.n_jobs, out.budget))
         held_out.slack = self.geometry.slacks[0]
         rows: list[Array] = []
+        losses: list[float] = []
+        chosen = self.chart.to_theta(self.start.points)
         if state is not None:
-            rows = list(state["scores"])
+            rows, losses, chosen = list(state["scores"]), state["losses"].tolist(), state["chosen"]
             held_out.restore(state["theta"], unpack("held_out", state), scored=True)
 
         def look(k: int, theta: Array, evaluation: Evaluation) -> bool:
+            nonlocal chosen
             rows.append(held_out.scores(theta))
+            losses.append(evaluation.loss)
             curve = [float(row.mean()) for row in rows]
+            if curve[k] <= min(curve) + STEP_LOSS:
+                chosen = theta
             lost = k - int(np.argmin(curve)) >= _PATIENCE and curve[k] > min(curve) + STEP_LOSS
-            return bool(callback(k, theta, evaluation)) or lost
+            flat = k >= _SPAN and losses[k - _SPAN] - losses[k] < _FLAT * (losses[0] - losses[k])
+            return bool(callback(k, theta, evaluation)) or lost or flat
 
         def seen() -> State:
-            return {"scores": np.array(rows), **pack("held_out", held_out.state())}
+            now = {"scores": np.array(rows), "losses": np.array(losses), "chosen": chosen}
+            return {**now, **pack("held_out", held_out.state())}
 
         self.learn(gamma, iterations, look, state, _keep_also(keep, seen))
-        return np.array(rows)
+        return {"scores": np.array(rows), "theta": chosen}
 
 
 def _by_distance(function: Callable[[Array, Array], Array], geometry: Geometry, points: Array, labels: Labels) -> Work:

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = ["StochasticCompression"]
 _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
 _HEAD_START = 1.5  # held-out errors that count for nothing against the usual gamma: a single one may be chance
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
+_GO_ON = 2  # all points go on from what the others learned, with one over this of the iterations
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
 
@@ -58,8 +60,10 @@ class StochasticCompression(BaseEstimator):
         Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
         makes them serve new points as well as old; 0 is the paper's loss.
     early_stopping : bool
-        Keep as many iterations as served a held-out part best, or within a point of it, none at all included, so
-        that learning does not lose to its own start. Where the classes are too small to hold a part out, all are kept.
+        Learn until the loss has gone flat, keep as many iterations as served a held-out part best, or within a point of
+        it, none at all included, so that learning does not lose to its own start, and go on from there with all points
+        (from the start, where the parts are small and several). Where the classes are too small to hold a part out,
+        all iterations are kept.
     validation_fraction : float
         Size of the held-out part.
     checkpoint : str, path or None
@@ -181,7 +185,9 @@ class StochasticCompression(BaseEstimator):
             gamma = usual if isinstance(self.gamma, str) else float(self.gamma)
             steps, trace = self.max_iter, dict[str, Any]()
             if parts:
-                gamma, steps, trace = self._choose(parts, gamma, usual, tracker, checkpoint)
+                gamma, steps, trace, begin = self._choose(parts, gamma, usual, tracker, checkpoint)
+                if begin is not None:
+                    whole, steps = replace(whole, start=begin), -(-steps // _GO_ON)
 
             def descend(state: State | None, keep: Keep | None) -> State:
                 found = whole.learn(gamma, steps, tracker.descent(steps), state, keep)
@@ -252,24 +258,26 @@ class StochasticCompression(BaseEstimator):
         usual: float,
         tracker: _Tracker,
         checkpoint: Checkpoint,
-    ) -> tuple[float, int, dict[str, Any]]:
-        """gamma and the number of iterations that serve the held-out points best.
+    ) -> tuple[float, int, dict[str, Any], Prototypes | None]:
+        """gamma and the number of iterations that serve the held-out points best, and what was learned with them.
 
         A held-out part is small and its score noisy. So the usual gamma wins unless another makes at least two
-        errors fewer, and the latest iteration where it loses little.
+        errors fewer, and the latest iteration where it loses little. What several parts learned does not fit together,
+        and Adam's first steps would lose it: None.
         """
 
-        def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> Array:
+        def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> State:
             report = tracker.descent(iterations)
             # judged by one sharpness for all: the sharper look the better to themselves
-            found = checkpoint.step(
-                lambda state, keep: {"scores": problem.follow(gamma, iterations, out, usual, report, state, keep)}
+            return checkpoint.step(
+                lambda state, keep: problem.follow(gamma, iterations, out, usual, report, state, keep)
             )
-            return found["scores"]
 
-        def follow(gamma: float, iterations: int) -> Array:
-            curves = [follow_one(gamma, iterations, *part) for part in parts]
-            return np.concatenate([np.pad(c, ((0, iterations + 1 - len(c)), (0, 0)), "edge") for c in curves], axis=1)
+        def follow(gamma: float, iterations: int) -> tuple[Array, list[Array]]:
+            found = [follow_one(gamma, iterations, *part) for part in parts]
+            longest = max(len(one["scores"]) for one in found)
+            padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), "edge") for c in (one["scores"] for one in found)]
+            return np.concatenate(padded, axis=1), [one["theta"] for one in found]
 
         trace: dict[str, Any] = {}
         if self.gamma == "auto":
@@ -277,17 +285,22 @@ class StochasticCompression(BaseEstimator):
             tracker.expect(len(parts) * len(tried) * round(_SEARCH_SHARE * self.max_iter))
             errors = {}
             for g in tried:
-                scores = follow(g, max(1, round(_SEARCH_SHARE * self.max_iter)))
+                scores, _ = follow(g, max(1, round(_SEARCH_SHARE * self.max_iter)))
                 # by errors alone: what a softer gamma learns lies farther apart, and looks better to a soft neighbour
                 errors[g] = int(np.floor(scores[scores.mean(axis=1).argmin()]).sum())
             gamma = min(tried, key=lambda g: errors[g] - (_HEAD_START if g == usual else 0.0))
             trace["gamma_errors"] = errors
         if not self.early_stopping:
-            return gamma, self.max_iter, trace
+            return gamma, self.max_iter, trace, None
         tracker.expect(len(parts) * self.max_iter)
-        curve = follow(gamma, self.max_iter).mean(axis=1)
+        scores, thetas = follow(gamma, self.max_iter)
+        curve = scores.mean(axis=1)
         steps = int(np.flatnonzero(curve <= curve.min() + STEP_LOSS)[-1])
-        return gamma, steps, trace | {"held_out_curve": curve.tolist()}
+        trace["held_out_curve"] = curve.tolist()
+        if not steps or len(parts) > 1 or self.optimizer == "adam" or self.batch_size is not None:
+            return gamma, steps, trace, None
+        problem = parts[0][0]
+        return gamma, steps, trace, Prototypes(problem.chart.to_point(thetas[0]), problem.start.labels)
 
 
 def _sample(rows: Rows, blocks: Sequence[slice], seed: int, n_jobs: int | None) -> LocalRows:

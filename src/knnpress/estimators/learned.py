@@ -58,7 +58,8 @@ smoothing : float
     Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
     well as old. 0 is the paper's loss.
 early_stopping : bool
-    Keep the iterations that were best on held-out parts, none included.
+    Learn until the loss has gone flat, keep the iterations that were best on held-out parts, none included, and go on
+    from there with all points.
 warm_start : bool
     Whether `fit` starts from the prototypes of the last one, where there are any of the same classes and size.
 callback : callable or None
@@ -89,8 +90,9 @@ compression_ratio_ : float
     m / n.
 gamma_ : float
 n_iter_ : int
+    Iterations of the last descent, that on all points.
 loss_curve_ : list of float
-    Mean loss at the start and after each iteration.
+    Mean loss at its start and after each of them.
 selection_ : list of dict
     With ``n_prototypes="auto"``, the sizes tried and their held-out errors.
 n_features_in_ : int
