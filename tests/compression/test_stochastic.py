@@ -151,17 +151,17 @@ def test_a_descent_is_followed_until_its_loss_is_flat_and_all_points_go_on_from_
     assert found.trace["loss_curve"][-1] <= found.trace["loss_curve"][0]
 
 
-@pytest.mark.parametrize("settings", [{"optimizer": "adam"}, {"batch_size": 100}])
-def test_adam_starts_anew_on_all_points(rng, monkeypatch, settings):
+@pytest.mark.parametrize(("settings", "m"), [({"optimizer": "adam"}, 6), ({"batch_size": 100}, 6), ({}, 121)])
+def test_adam_and_few_points_a_prototype_start_anew_on_all_points(rng, monkeypatch, settings, m):
     X, y = noisy_blobs(rng, 600)
     starts = []
     learn = Problem.learn
     monkeypatch.setattr(Problem, "learn", lambda self, *args: (starts.append(self.start.points), learn(self, *args))[1])
     StochasticCompression(gamma="scale", max_iter=5, **settings).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+        X, y, geometry=SquaredEuclidean(), n_prototypes=m, random_state=np.random.default_rng(0)
     )
     begin = StochasticCompression(gamma="scale", max_iter=0, early_stopping=False).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
+        X, y, geometry=SquaredEuclidean(), n_prototypes=m, random_state=np.random.default_rng(0)
     )
     assert_allclose(starts[-1], begin.points)
 

@@ -30,6 +30,7 @@ _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
 _HEAD_START = 1.5  # held-out errors that count for nothing against the usual gamma: a single one may be chance
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GO_ON = 2  # all points go on from what the others learned, with one over this of the iterations
+_PLENTY = 5  # points a prototype below which those held out are missed, and all points begin anew
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
 
@@ -62,8 +63,8 @@ class StochasticCompression(BaseEstimator):
     early_stopping : bool
         Learn until the loss has gone flat, keep as many iterations as served a held-out part best, or within a point of
         it, none at all included, so that learning does not lose to its own start, and go on from there with all points
-        (from the start, where the parts are small and several). Where the classes are too small to hold a part out,
-        all iterations are kept.
+        (from the start, where parts are small and several, or points fewer than five a prototype). Where the classes
+        are too small to hold a part out, all iterations are kept.
     validation_fraction : float
         Size of the held-out part.
     checkpoint : str, path or None
@@ -263,7 +264,7 @@ class StochasticCompression(BaseEstimator):
 
         A held-out part is small and its score noisy. So the usual gamma wins unless another makes at least two
         errors fewer, and the latest iteration where it loses little. What several parts learned does not fit together,
-        and Adam's first steps would lose it: None.
+        what few points learned serves the others badly, and Adam's first steps would lose it: None.
         """
 
         def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> State:
@@ -297,9 +298,10 @@ class StochasticCompression(BaseEstimator):
         curve = scores.mean(axis=1)
         steps = int(np.flatnonzero(curve <= curve.min() + STEP_LOSS)[-1])
         trace["held_out_curve"] = curve.tolist()
-        if not steps or len(parts) > 1 or self.optimizer == "adam" or self.batch_size is not None:
+        problem, out = parts[0]
+        few = len(problem.rows.y) + len(out.y) < _PLENTY * len(problem.start.labels)
+        if not steps or few or len(parts) > 1 or self.optimizer == "adam" or self.batch_size is not None:
             return gamma, steps, trace, None
-        problem = parts[0][0]
         return gamma, steps, trace, Prototypes(problem.chart.to_point(thetas[0]), problem.start.labels)
 
 
