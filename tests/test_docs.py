@@ -65,7 +65,9 @@ def test_page_runs_as_written(path, tmp_path, monkeypatch):
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
-    assert [page for page in pages if f": {page}\n" not in navigation] == []
+    tables = {page for page in pages if page.startswith("results/report_files/")}  # the summary shows them all
+    wanted = [page for page in pages if page not in tables or page.endswith("/summary.md")]
+    assert [page for page in wanted if f": {page}\n" not in navigation] == []
 
 
 def test_every_example_is_in_the_gallery():
