@@ -1,4 +1,4 @@
-"""SCC, SHC and SNC: learned prototypes of covariances, histograms and vectors."""
+"""What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss, at once or batch by batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
-from knnpress.compression import Compressor, Prototypes, RandomMutation, StochasticCompression, Subsample
+from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.loss import log_softmax
 from knnpress.compression.problem import Problem
 from knnpress.compression.tuning import tune
 from knnpress.estimators.checks import as_generator, check_training_set, remember_features
 from knnpress.estimators.model import PrototypeModel, both
-from knnpress.geometries import JBLD, Geometry, LogEuclidean, Sinkhorn, SmoothGeometry, SquaredEuclidean
+from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
 from knnpress.progress import progress_bar
 from knnpress.rows import LocalRows, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["SCC", "SHC", "SNC"]
+__all__ = ["LearnedModel", "Optimizer", "documented"]
 
-Model = TypeVar("Model", bound="_LearnedModel")
+Model = TypeVar("Model", bound="LearnedModel")
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
 _PARAMETERS = """
@@ -100,14 +100,14 @@ n_features_in_ : int
 """
 
 
-def _documented(cls: type[Model]) -> type[Model]:
+def documented(cls: type[Model]) -> type[Model]:
     """Write what all learned models share into the docstring of one."""
     text = inspect.cleandoc(cls.__doc__ or "")
     cls.__doc__ = text.replace("<parameters>", _PARAMETERS.strip()).replace("<attributes>", _ATTRIBUTES.strip())
     return cls
 
 
-class _LearnedModel(PrototypeModel):
+class LearnedModel(PrototypeModel):
     """What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss."""
 
     _learns = True
@@ -353,260 +353,3 @@ class _Last(BaseEstimator):
         rng = np.random.default_rng() if random_state is None else random_state
         m = n_prototypes or len(np.unique(y))
         return StochasticCompression(init=self.other).start(X, y, geometry, m, rng, n_jobs, sample_weight)
-
-
-@_documented
-class SCC(_LearnedModel):
-    """Stochastic covariance compression: a few learned prototypes of symmetric positive definite matrices.
-
-    Parameters
-    ----------
-    <parameters>
-    metric : {"jbld", "logeuclid"}
-        The geometry, by name.
-    whiten : bool
-        Whether prototypes are learned relative to the mean of the data, which conditions the descent; False: as in the
-        paper.
-
-    Attributes
-    ----------
-    <attributes>
-
-    References
-    ----------
-    Kusner, Kolkin, Tyree, Weinberger. Image data compression for covariance and histogram descriptors. ICCV 2015.
-
-    Examples
-    --------
-    >>> import knnpress as kp
-    >>> data = kp.datasets.load_digits_covariances()
-    >>> clf = kp.SCC(n_prototypes=20, gamma=5.0, max_iter=20, random_state=0).fit(data.X[:900], data.y[:900])
-    >>> clf.prototypes_.shape, bool(clf.score(data.X[900:], data.y[900:]) > 0.9)
-    ((20, 11, 11), True)
-    """
-
-    def __init__(
-        self,
-        n_prototypes: int | float | Literal["auto"] = 0.02,
-        gamma: float | Literal["scale", "auto", "tune"] = "auto",
-        n_neighbors: int = 1,
-        max_iter: int = 100,
-        init: Compressor | None = None,
-        optimizer: Optimizer = "auto",
-        tol: float = 1e-6,
-        learning_rate: float = 1.0,
-        batch_size: int | None = None,
-        label_noise: float = 0.2,
-        smoothing: float = 0.05,
-        early_stopping: bool = True,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        vote: Literal["nearest", "soft"] = "nearest",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        metric: Literal["jbld", "logeuclid"] = "jbld",
-        whiten: bool = True,
-    ) -> None:
-        super().__init__(
-            n_prototypes=n_prototypes,
-            gamma=gamma,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            init=init,
-            optimizer=optimizer,
-            tol=tol,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            label_noise=label_noise,
-            smoothing=smoothing,
-            early_stopping=early_stopping,
-            warm_start=warm_start,
-            callback=callback,
-            checkpoint=checkpoint,
-            vote=vote,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.metric = metric
-        self.whiten = whiten
-
-    @classmethod
-    def paper(cls, **settings: Any) -> SCC:
-        """SCC with the paper's settings: random points of each class as the start, no whitening, conjugate gradients,
-        gamma chosen on held-out points, all iterations kept. Other settings as given.
-        """
-        return cls(
-            **{
-                "init": Subsample(),
-                "whiten": False,
-                "optimizer": "cg",
-                "label_noise": 0.0,
-                "smoothing": 0.0,
-                "early_stopping": False,
-                **settings,
-            }
-        )
-
-    def _geometry(self) -> Geometry:
-        if self.metric not in _SCC_METRICS:
-            raise ValueError(f"metric is {self.metric!r}; choose one of {', '.join(map(repr, _SCC_METRICS))}")
-        return _SCC_METRICS[self.metric](whiten=self.whiten)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
-        return tags
-
-
-_SCC_METRICS: dict[str, Any] = {"jbld": JBLD, "logeuclid": LogEuclidean}
-
-
-@_documented
-class SHC(_LearnedModel):
-    """Stochastic histogram compression: a few learned prototypes of histograms, under entropic transport.
-
-    Parameters
-    ----------
-    ground_cost : array of shape (d, d)
-        Cost of moving mass between bins.
-    reg : float or "auto"
-        Entropic regularisation in units of the ground cost; "auto": a tenth of the median positive cost.
-    <parameters>
-    value : {"divergence", "dual", "transport"}
-        What is learned on and classified with; see `knnpress.geometries.Sinkhorn`.
-    roots : bool
-        Learn the square roots of the bins, which takes half as many iterations; False: their logarithms, as the paper.
-
-    Attributes
-    ----------
-    <attributes>
-    reg_ : float
-        `reg` in units of the ground cost.
-
-    References
-    ----------
-    Kusner, Kolkin, Tyree, Weinberger. Image data compression for covariance and histogram descriptors. ICCV 2015.
-
-    Examples
-    --------
-    >>> import knnpress as kp
-    >>> data = kp.datasets.load_digits_histograms()
-    >>> clf = kp.SHC(data.ground_cost, n_prototypes=10, gamma=6.0, max_iter=5, random_state=0)
-    >>> clf.fit(data.X[:200], data.y[:200]).prototypes_.shape
-    (10, 64)
-    """
-
-    def __init__(
-        self,
-        ground_cost: ArrayLike | None = None,
-        reg: float | Literal["auto"] = "auto",
-        n_prototypes: int | float | Literal["auto"] = 0.02,
-        gamma: float | Literal["scale", "auto", "tune"] = "auto",
-        n_neighbors: int = 1,
-        max_iter: int = 60,
-        init: Compressor | None = None,
-        optimizer: Optimizer = "auto",
-        tol: float = 1e-6,
-        learning_rate: float = 1.0,
-        batch_size: int | None = None,
-        label_noise: float = 0.2,
-        smoothing: float = 0.01,
-        early_stopping: bool = True,
-        warm_start: bool = False,
-        callback: Callback | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        vote: Literal["nearest", "soft"] = "nearest",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        value: Literal["divergence", "dual", "transport"] = "divergence",
-        roots: bool = True,
-    ) -> None:
-        super().__init__(
-            n_prototypes=n_prototypes,
-            gamma=gamma,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            init=init,
-            optimizer=optimizer,
-            tol=tol,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            label_noise=label_noise,
-            smoothing=smoothing,
-            early_stopping=early_stopping,
-            warm_start=warm_start,
-            callback=callback,
-            checkpoint=checkpoint,
-            vote=vote,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.ground_cost = ground_cost
-        self.reg = reg
-        self.value = value
-        self.roots = roots
-
-    @classmethod
-    def paper(cls, ground_cost: ArrayLike | None = None, **settings: Any) -> SHC:
-        """SHC with the paper's settings: a start from random mutation, logarithms of bins learned on the transport
-        value along its approximate gradient by adaptive descent, the iterate of least training error kept, gamma and
-        the step found by Bayesian optimisation of the training error. Other settings as given.
-        """
-        return cls(
-            ground_cost,
-            **{
-                "init": RandomMutation(),
-                "value": "transport",
-                "roots": False,
-                "optimizer": "descent",
-                "max_iter": 100,
-                "gamma": "tune",
-                "label_noise": 0.0,
-                "smoothing": 0.0,
-                "early_stopping": False,
-                **settings,
-            },
-        )
-
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        super()._fit(X, y, sample_weight)
-        self.reg_ = Sinkhorn(self.ground_cost, self.reg).effective_reg
-
-    def _geometry(self) -> Geometry:
-        return Sinkhorn(self.ground_cost, self.reg, self.value, roots=self.roots)
-
-
-@_documented
-class SNC(_LearnedModel):
-    """Stochastic neighbour compression: a few learned prototypes of vectors, under the squared Euclidean distance.
-
-    Parameters
-    ----------
-    <parameters>
-
-    Attributes
-    ----------
-    <attributes>
-
-    References
-    ----------
-    Kusner, Tyree, Weinberger, Agrawal. Stochastic neighbor compression. ICML 2014.
-
-    Examples
-    --------
-    >>> import knnpress as kp
-    >>> from sklearn.datasets import load_digits
-    >>> X, y = load_digits(return_X_y=True)
-    >>> clf = kp.SNC(n_prototypes=20, random_state=0).fit(X[:900], y[:900])
-    >>> bool(clf.score(X[900:], y[900:]) > 0.9)
-    True
-    """
-
-    def _geometry(self) -> Geometry:
-        return SquaredEuclidean()

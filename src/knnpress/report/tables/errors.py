@@ -1,0 +1,186 @@
+"""Errors: ours against the full training set, and against everything of the same size."""
+
+from __future__ import annotations
+
+from knnpress.report import words
+from knnpress.report.analysis import Case, cells_of, rivals_of
+from knnpress.report.analysis import Cell as Against
+from knnpress.report.looks import is_full, title_of
+from knnpress.report.table import Cell, Column, Table
+from knnpress.report.tables.cells import (
+    TEST,
+    empty_cell,
+    in_percent,
+    marks,
+    mean_std,
+    reach_of,
+    share_kept,
+    signs,
+    signs_html,
+    summary_cell,
+    variant_title,
+    verdict,
+    versus_cell,
+    whisker,
+)
+
+__all__ = ["errors", "minus_full", "overviews", "same_size"]
+
+
+def overviews(cases: dict[str, list[Case]]) -> list[Table]:
+    """Ours minus full, all data sets at a glance: a table for each set of ratios."""
+    groups: dict[tuple[float, ...], list[Case]] = {}
+    for some in cases.values():
+        for case in some:
+            if case.variant == "" and cells_of(case):
+                groups.setdefault(tuple(case.ratios), []).append(case)
+    tables = []
+    for k, (ratios, members) in enumerate(groups.items()):
+        parts = ("difference", "low", "high", "not worse", "within margin")
+        columns = [
+            Column("data set", left=True),
+            Column("full 1-NN, error %", ("full mean %", "full std %")),
+            *(Column(f"at {words.ratio_of(r)}", tuple(f"{p} at {words.ratio_of(r)}" for p in parts)) for r in ratios),
+        ]
+        rows = []
+        for case in members:
+            cells = {cell.ratio: cell for cell in cells_of(case)}
+            reach = reach_of(list(cells.values()))
+            rows.append(
+                [
+                    Cell(case.data.title, (case.data.name,)),
+                    summary_cell(case.summary("full", None)),
+                    *(_overview_cell(cells[r], reach) if r in cells else empty_cell(len(parts)) for r in ratios),
+                ]
+            )
+        note = (
+            "Points of test error more (+) or less (−) than the full training set, and the 95 % interval, drawn about "
+            "a tick at zero with the margin shaded. ✓ / ✗: not significantly / significantly worse at 5 %, one-sided, "
+            f"by the {TEST}. ≤ / >: within / beyond the margin."
+        )
+        title = "Ours minus the full training set" + (
+            f", {words.ratio_of(ratios[0])} and up" if len(groups) > 1 else ""
+        )
+        last = k == len(groups) - 1
+        tables.append(Table(f"overview{k + 1 if k else ''}", title, columns, [("", rows)], note=note if last else ""))
+    return tables
+
+
+def _overview_cell(cell: Against, reach: float) -> Cell:
+    comparison = cell.comparison
+    values = (100 * comparison.difference, in_percent(comparison.low), in_percent(comparison.high), *marks(cell))
+    text = f"{words.points(comparison.difference)} {words.interval(comparison)} {signs(cell)}"
+    html = (
+        f"<b>{words.points(comparison.difference)}</b> {signs_html(cell)}<br>"
+        f"<small>{words.interval(comparison)}</small>{whisker(cell, reach)}"
+    )
+    return Cell(text, values, "good" if cell.not_worse and cell.within else "bad", html)
+
+
+def minus_full(cases: list[Case]) -> Table:
+    """Ours minus full, with intervals and p-values."""
+    columns = [
+        Column("prototypes"),
+        Column("full 1-NN, %", ("full mean %", "full std %")),
+        Column("ours, %", ("ours mean %", "ours std %")),
+        Column("difference, points", ("difference",)),
+        Column("95 % interval", ("low", "high")),
+        Column("", ("splits",)),
+        Column("p (worse)", ("p worse",)),
+        Column("verdict", ("not worse", "within margin"), left=True),
+    ]
+    groups, k = [], 0
+    for case in cases:
+        cells = cells_of(case)
+        reach = reach_of(cells)
+        k = max([k, *(c.comparison.n for c in cells)])
+        rows = [
+            [
+                Cell(words.ratio_of(cell.ratio)),
+                summary_cell(cell.full),
+                summary_cell(cell.ours),
+                Cell(words.points(cell.comparison.difference), (100 * cell.comparison.difference,)),
+                Cell(
+                    words.interval(cell.comparison), (in_percent(cell.comparison.low), in_percent(cell.comparison.high))
+                ),
+                Cell(words.count(cell.comparison.n, "split"), (cell.comparison.n,), html=whisker(cell, reach)),
+                Cell(words.p_value(cell.comparison.p_worse), (cell.comparison.p_worse,)),
+                Cell(verdict(cell), marks(cell), "good" if cell.not_worse and cell.within else "bad"),
+            ]
+            for cell in cells
+        ]
+        if rows:
+            groups.append((variant_title(case) if len(cases) > 1 else "", rows))
+    return Table(
+        f"{cases[0].data.name}-minus-full",
+        "Ours minus the full training set",
+        columns,
+        groups,
+        "variant" if len(cases) > 1 else "",
+        f"By the {TEST} over {words.count(k, 'split')}; p one-sided for “worse”. The drawing shows the interval, a "
+        "tick at zero, and the margin shaded.",
+    )
+
+
+def errors(cases: list[Case]) -> Table:
+    """Test errors of all methods at all sizes."""
+    ratios = sorted({ratio for case in cases for ratio in case.ratios})
+    columns = [
+        Column("method", left=True),
+        *(Column(words.ratio_of(r), (f"{words.ratio_of(r)} mean", f"{words.ratio_of(r)} std")) for r in ratios),
+        Column("own or only size", ("own mean", "own std", "own size % of training set")),
+    ]
+    groups = []
+    for case in cases:
+        failed = {record.method for record in case.failures}
+        rows = []
+        for method in [*case.methods, *sorted(failed - set(case.methods))]:
+            own = case.summary(method, None)
+            size = case.summary(method, None, share_kept)
+            text = words.spread(own)
+            if own and size and not is_full(method):
+                text += f" (at {words.percent(size.mean)} %)"
+            if own is None and method in failed:
+                text = "failed"
+            own_cell = Cell(text, (*mean_std(own), in_percent(size.mean if size else None)))
+            row = [summary_cell(case.summary(method, r)) for r in ratios]
+            rows.append([Cell(title_of(method), mark="ours" if method == case.ours else ""), *row, own_cell])
+        groups.append((variant_title(case) if len(cases) > 1 else "", rows))
+    return Table(
+        f"{cases[0].data.name}-errors",
+        "Test error in %, mean ± standard deviation",
+        columns,
+        groups,
+        "variant" if len(cases) > 1 else "",
+        "Sizes are shares of the training set. A figure without ± comes from a single split.",
+    )
+
+
+def same_size(cases: list[Case]) -> Table:
+    """Ours minus every other method of the same size."""
+    ratios = sorted({ratio for case in cases for ratio in case.ratios})
+    parts = ("difference", "low", "high", "p worse", "p better")
+    columns = [
+        Column("ours minus", left=True),
+        *(Column(f"at {words.ratio_of(r)}", tuple(f"{p} at {words.ratio_of(r)}" for p in parts)) for r in ratios),
+    ]
+    groups = []
+    for case in cases:
+        rows = [
+            [
+                Cell(title_of(method)),
+                *(versus_cell(case.compare((str(case.ours), r), (method, r)), len(parts)) for r in ratios),
+            ]
+            for method in (rivals_of(case) if case.ours else ())
+        ]
+        if rows:
+            groups.append((variant_title(case) if len(cases) > 1 else "", rows))
+    return Table(
+        f"{cases[0].data.name}-same-size",
+        "Ours minus others of the same size, points",
+        columns,
+        groups,
+        "variant" if len(cases) > 1 else "",
+        "▼ ours errs significantly less, ▲ significantly more, ≈ neither, one-sided at 5 % by the same test; with the "
+        "95 % interval.",
+    )

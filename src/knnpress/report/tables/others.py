@@ -1,0 +1,118 @@
+"""What people use today: other models, and other distances on the full training set."""
+
+from __future__ import annotations
+
+from knnpress.report import words
+from knnpress.report.analysis import Case
+from knnpress.report.looks import is_full, title_of
+from knnpress.report.table import Cell, Column, Table
+from knnpress.report.tables.cells import (
+    empty_cell,
+    in_percent,
+    mean_in,
+    mean_std,
+    quotient,
+    share_kept,
+    summary_cell,
+    value_in,
+    versus_cell,
+)
+
+__all__ = ["other_distances", "other_models"]
+
+
+def other_models(case: Case) -> Table:
+    """Ours at each ratio, and everything that has no ratio: error, size, time, and ours minus it."""
+    parts = ("difference", "low", "high", "p worse", "p better")
+    columns = [
+        Column("model", left=True),
+        Column("error, %", ("error mean %", "error std %")),
+        Column("prototypes or points kept", ("prototypes", "share of training set %")),
+        Column("training", ("training s mean", "training s std")),
+        Column("a query", ("query us mean",)),
+        *(
+            Column(f"ours at {words.ratio_of(r)} minus it", tuple(f"{p} at {words.ratio_of(r)}" for p in parts))
+            for r in case.ratios
+            if case.ours
+        ),
+    ]
+    models: list[tuple[str, float | None]] = [(case.ours, ratio) for ratio in case.ratios] if case.ours else []
+    models += [(method, None) for method in case.methods if case.records(method, None)]
+    rows = []
+    for method, ratio in models:
+        if case.summary(method, ratio) is None:
+            continue
+        size = case.summary(method, ratio, lambda r: None if r.n_prototypes is None else float(r.n_prototypes))
+        share = case.summary(method, ratio, share_kept)
+        kept = f"{size.mean:,.0f} ({words.percent(share.mean)} %)" if size and share else words.MISSING
+        train = case.summary(method, ratio, lambda r: r.train_seconds)
+        query = case.summary(method, ratio, lambda r: r.query_seconds)
+        differences = [
+            empty_cell(len(parts))
+            if method == case.ours
+            else versus_cell(case.compare((case.ours, r), (method, ratio)), len(parts))
+            for r in case.ratios
+            if case.ours
+        ]
+        title = title_of(method) + (f" at {words.ratio_of(ratio)}" if ratio is not None else "")
+        rows.append(
+            [
+                Cell(title, mark="ours" if method == case.ours else ""),
+                summary_cell(case.summary(method, ratio)),
+                Cell(kept, (size.mean if size else None, in_percent(share.mean if share else None))),
+                Cell(words.duration(train.mean if train else None), (*mean_std(train, 1),)),
+                Cell(f"{words.microseconds(query.mean)} µs" if query else words.MISSING, (mean_in(query, 1e6),)),
+                *differences,
+            ]
+        )
+    return Table(
+        f"{case.data.name}-models",
+        "Beside it: other models, their sizes and times",
+        columns,
+        [("", rows)],
+        note="Points of error; ▼ ours errs significantly less, ▲ significantly more, ≈ neither. A query goes through "
+        "predict.",
+    )
+
+
+def other_distances(case: Case) -> Table:
+    """Full sets under other distances, against the usual one on the same queries."""
+    usual = {"jbld": "JBLD", "sinkhorn": "Sinkhorn"}.get(case.data.geometry, "the usual one")
+    columns = [
+        Column("distance", left=True),
+        Column("its error, %", ("error %",)),
+        Column(f"{usual} on the same queries, %", (f"{usual} error %",)),
+        Column("difference, points", ("difference",)),
+        Column("queries", ("queries",)),
+        Column("a query", ("query us",)),
+        Column(f"time ÷ {usual}'s", (f"time / {usual}",)),
+    ]
+    rows = []
+    for method in case.methods:
+        figures = [
+            (record.test_error, record.reference_error, record)
+            for record in case.records(method, None)
+            if is_full(method) and record.reference_error is not None
+        ]
+        for error, reference, record in figures[:1]:
+            if error is None or reference is None:
+                continue
+            slower = quotient("query_seconds", "full_query_seconds")(record)
+            rows.append(
+                [
+                    Cell(method.removeprefix("full ")),
+                    Cell(words.percent(error), (100 * error,)),
+                    Cell(words.percent(reference), (100 * reference,)),
+                    Cell(words.points(error - reference), (100 * (error - reference),)),
+                    Cell(f"{record.n_test:,}", (record.n_test,)),
+                    Cell(f"{words.microseconds(record.query_seconds)} µs", (value_in(record.query_seconds, 1e6),)),
+                    Cell(f"{slower:.3g} ×" if slower else words.MISSING, (slower,)),
+                ]
+            )
+    return Table(
+        f"{case.data.name}-distances",
+        "Other distances on the full training set",
+        columns,
+        [("", rows)],
+        note="1-NN on the first split. Slow distances were tried on some of the queries only.",
+    )
