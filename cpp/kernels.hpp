@@ -24,6 +24,8 @@ struct SinkhornTables {
 struct SinkhornJob {
   const double* x;          // (n, n_bins) histograms
   const double* z;          // (m, n_bins)
+  const double* inverse_x;  // (n, n_bins) 1 / x, 0 for an empty bin
+  const double* inverse_z;  // (m, n_bins)
   int64_t n, m;
   double tol;               // on the L1 error of the x marginal
   int max_iter;
@@ -32,6 +34,7 @@ struct SinkhornJob {
   double* relaxation;       // (n, m) over-relaxation to start with and learnt, or null, with potential_x
   const double* limit;      // (n, m) or null; a pair whose dual value must exceed it is left out: value infinity. -inf:
                             // left out at once
+  const double* tols;       // (n, m) or null: a tol for each pair, instead of `tol`
   double* value;            // (n, m)
   int32_t* iterations;      // (n, m)
   double* error;            // (n, m) last L1 marginal error

@@ -259,9 +259,17 @@ void check_bins(const SinkhornCost& cost, size_t bins) {
   if (bins != size_t(cost.tables.n_bins)) throw std::invalid_argument("histograms and ground cost differ in size");
 }
 
+// 1 / mass of each bin, 0 of an empty one: once a histogram, not once a pair
+Buffer inverses(const double* x, size_t size) {
+  Buffer out = allocate(size);
+  for (size_t k = 0; k < size; k++) out[k] = x[k] > 1e-290 ? 1.0 / x[k] : 0.0;
+  return out;
+}
+
 nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                    std::optional<InOut<double, 3>> potential, std::optional<InOut<double, 2>> relaxation, double tol,
-                   int max_iter, bool transport, std::optional<In<double, 2>> limit) {
+                   int max_iter, bool transport, std::optional<In<double, 2>> limit,
+                   std::optional<In<double, 2>> tols) {
   check_bins(cost, X.shape(1));
   check_bins(cost, Z.shape(1));
   const size_t n = X.shape(0), m = Z.shape(0);
@@ -271,10 +279,15 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
     throw std::invalid_argument("relaxation must be (n, m), and given with potential");
   if (limit && (transport || limit->shape(0) != n || limit->shape(1) != m))
     throw std::invalid_argument("limit must be (n, m), and of dual values");
+  if (tols && (tols->shape(0) != n || tols->shape(1) != m)) throw std::invalid_argument("tols must be (n, m)");
   auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
   auto iterations = make_array<int32_t>({n, m});
+  const Buffer inverse_x = inverses(data_of(X), product({n, X.shape(1)}));
+  const Buffer inverse_z = inverses(data_of(Z), product({m, X.shape(1)}));
   SinkhornJob job{data_of(X),
                   data_of(Z),
+                  inverse_x.get(),
+                  inverse_z.get(),
                   int64_t(n),
                   int64_t(m),
                   tol,
@@ -283,6 +296,7 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                   potential ? data_of(*potential) : nullptr,
                   relaxation ? data_of(*relaxation) : nullptr,
                   limit ? data_of(*limit) : nullptr,
+                  tols ? data_of(*tols) : nullptr,
                   value.data(),
                   iterations.data(),
                   error.data()};
@@ -357,7 +371,7 @@ NB_MODULE(_core, module) {
       .def(nb::init<In<double, 2>, double>(), "M"_a, "reg"_a)
       .def_prop_ro("stabilised", [](const SinkhornCost& c) { return !c.tables.scaling_is_safe; });
   module.def("sinkhorn", &sinkhorn, "cost"_a, "X"_a, "Z"_a, "potential"_a.none(), "relaxation"_a.none(), "tol"_a,
-             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none());
+             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none(), "tols"_a.none() = nb::none());
   module.def("sinkhorn_self", &sinkhorn_self, "cost"_a, "X"_a, "tol"_a, "max_iter"_a);
   module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a);
 }

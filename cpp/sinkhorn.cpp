@@ -122,6 +122,9 @@ INLINE void scaling_of(const double* potential, const double* a, const SinkhornT
   for (int k = 0; k < t.padded_bins; k += W) store(out + k, exp(min(load(out + k), splat(700.0))));
 }
 
+// What is good enough for a pair.
+INLINE double tol_of(const SinkhornJob& job, int64_t p) { return job.tols ? job.tols[p] : job.tol; }
+
 // A pair that nobody needs.
 INLINE void leave_out(const SinkhornJob& job, int64_t p) {
   job.value[p] = __builtin_inf(), job.iterations[p] = 0, job.error[p] = 0.0;
@@ -148,12 +151,13 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     iterations[lane] = 0;
     relaxation[lane] = {job.relaxation ? job.relaxation[p] : 0.0, 0.0};
     relax[lane / W][lane % W] = 0.0;
-    const double *a = job.x + p / job.m * d, *b = job.z + p % job.m * d;
+    const int64_t i = p / job.m * d, j = p % job.m * d;
+    const double *a = job.x + i, *b = job.z + j, *inverse_a = job.inverse_x + i, *inverse_b = job.inverse_z + j;
     if (job.potential_x) scaling_of(job.potential_x + p * d, a, t, column[0]);
     for (int k = 0; k < d; k++) {
       const int64_t at = int64_t(k) * kPairs + lane;
-      s.x.marginal[at] = a[k], s.x.inverse[at] = a[k] > 1e-290 ? 1.0 / a[k] : 0.0;
-      s.z.marginal[at] = b[k], s.z.inverse[at] = b[k] > 1e-290 ? 1.0 / b[k] : 0.0;
+      s.x.marginal[at] = a[k], s.x.inverse[at] = inverse_a[k];
+      s.z.marginal[at] = b[k], s.z.inverse[at] = inverse_b[k];
       s.x.scaled[at] = job.potential_x ? a[k] * column[0][k] : a[k];
     }
   };
@@ -172,7 +176,7 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     const double limit = job.limit ? job.limit[pair[lane]] : __builtin_inf();
     return (step & (step - 1)) == 0 && limit < __builtin_inf() && dual_value(lane) > limit;
   };
-  auto finish_pair = [&](int lane, double error, bool beyond) {
+  auto finish_pair = [&](int lane, double error) {
     const int64_t p = pair[lane];
     job.value[p] = dual_value(lane);
     if (job.potential_x)
@@ -186,7 +190,7 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     }
     if (job.relaxation) job.relaxation[p] = relaxation[lane].amount;
     job.iterations[p] = iterations[lane], job.error[p] = error;
-    if (beyond) leave_out(job, p);
+    if (job.limit && job.value[p] > job.limit[p]) leave_out(job, p);
     active--;
   };
 
@@ -204,9 +208,8 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
       const double other = error_z[lane / W][lane % W];
       if (relax[lane / W][lane % W] > 0.0 && other > error) error = other;
       const int step = ++iterations[lane];
-      const bool done = step >= job.max_iter || error < job.tol, beyond = !done && beyond_limit(lane, step);
-      if (done || beyond) {
-        finish_pair(lane, error, beyond);
+      if (step >= job.max_iter || error < tol_of(job, pair[lane]) || beyond_limit(lane, step)) {
+        finish_pair(lane, error);
         load_pair(lane);
       } else {  // the first step has nothing yet to overshoot from
         if (step % kWindow == 0) adapt(relaxation[lane], error, step == kWindow);
@@ -346,7 +349,7 @@ void sinkhorn(const SinkhornTables& t, const SinkhornJob& job, double* work) {
     const double *a = job.x + p / job.m * t.n_bins, *b = job.z + p % job.m * t.n_bins;
     double* potential = job.potential_x ? job.potential_x + p * t.n_bins : nullptr;
     start_potential(t, potential, s.x);
-    solve_stabilised(t, a, b, job.tol, job.max_iter, s);
+    solve_stabilised(t, a, b, tol_of(job, p), job.max_iter, s);
     job.value[p] = stabilised_value(t, a, b, job.transport, s);
     job.iterations[p] = s.iterations, job.error[p] = s.error;
     for (int k = 0; potential && k < t.n_bins; k++) potential[k] = s.x[k] * t.reg;

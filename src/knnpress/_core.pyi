@@ -38,6 +38,7 @@ def sinkhorn(
     max_iter: int,
     transport: bool,
     limit: NDArray[np.float64] | None = None,
+    tols: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]: ...
 def sinkhorn_self(
     cost: SinkhornCost, X: NDArray[np.float64], tol: float, max_iter: int

@@ -26,6 +26,7 @@ def neighbor_loss(
     floor: float = 0.0,
     smoothing: float = 0.0,
     reach: Array | None = None,
+    attraction: float = 0.0,
 ) -> tuple[float, Array]:
     r"""Weighted sum of :math:`-\log p_i`, p_i the probability that a soft nearest neighbour gives i its own label.
 
@@ -40,6 +41,10 @@ def neighbor_loss(
     entropy from a neighbour drawn evenly, whose derivative is :math:`\gamma^2 (\frac{1}{m} - p_{ij})`. It keeps every
     prototype within reach of every point, where the loss alone would drive them ever farther apart.
 
+    An attraction a adds :math:`-a \log \sum_{j : \hat y_j = y_i} e^{-\gamma^2 D_{ij}}`, whose derivative is
+    :math:`a \gamma^2 q_{ij}`: as if points were to be made likely within their class too, and not only their labels.
+    It holds prototypes among the points that they stand for.
+
     Parameters
     ----------
     D : ndarray of shape (n, m)
@@ -47,8 +52,8 @@ def neighbor_loss(
         Whether point i and prototype j share their label; every row needs at least one.
     gamma : float
     weight : ndarray of shape (n,) or None
-    floor, smoothing : float
-        0 and 0 are the paper's loss.
+    floor, smoothing, attraction : float
+        0 is the paper's loss.
     reach : ndarray of shape (n,) or None
         How much each point counts in the smoothing, 1 on average; None: all alike. Where it is 0, a distance may be
         infinite.
@@ -70,6 +75,7 @@ def neighbor_loss(
     if rare.any():
         log_same, Q[rare] = log_softmax(np.where(same_class[rare], logits[rare], -np.inf))
         losses[rare] = log_all[rare] - log_same
+    apart = attraction * (losses - log_all)  # how far a point is from its class
     scale = np.full(len(D), gamma**2 * (1.0 - smoothing))  # of each row's derivative, applied once: D is large
     if floor:
         log_floored = np.logaddexp(-losses, np.log(floor))
@@ -80,10 +86,14 @@ def neighbor_loss(
     even = np.full(len(D), smoothing) if reach is None else smoothing * reach[some]
     if smoothing:
         losses[some] += even * (log_all[some] - logits[some].mean(axis=1))
+    losses += apart
+    pull = np.full(len(D), gamma**2 * attraction)
     if weight is not None:
-        losses, scale, even = weight * losses, weight * scale, weight[some] * even
+        losses, scale, pull, even = weight * losses, weight * scale, weight * pull, weight[some] * even
+    pulled = pull[:, None] * Q if attraction else 0.0
     Q -= P
     Q *= scale[:, None]
+    Q += pulled
     if smoothing:
         Q[some] += (gamma**2 * even)[:, None] * (1.0 / D.shape[1] - P[some])
     return float(losses.sum()), Q

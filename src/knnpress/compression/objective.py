@@ -53,6 +53,7 @@ class _Terms:
     gamma: float
     floor: float
     smoothing: float
+    attraction: float
     total: float  # of the weights; the number of points where they have none
     n_points: int
 
@@ -95,7 +96,7 @@ class Objective:
     chart : Chart
     gamma : float
     weight : ndarray of shape (n,) or None
-    floor, smoothing : float
+    floor, smoothing, attraction : float
         Of the loss; see `neighbor_loss`.
     n_jobs : int or None
     blocks : list of slice or None
@@ -124,6 +125,7 @@ class Objective:
         weight: Array | None = None,
         floor: float = 0.0,
         smoothing: float = 0.0,
+        attraction: float = 0.0,
         n_jobs: int | None = None,
         blocks: Sequence[slice] | None = None,
         memory: Memory | None = None,
@@ -134,7 +136,7 @@ class Objective:
         else:
             self.rows = X
         self.labels, self.geometry, self.chart, self.gamma = labels, geometry, chart, gamma
-        self.floor, self.smoothing = floor, smoothing
+        self.floor, self.smoothing, self.attraction = floor, smoothing, attraction
         self.slack = 1.0
         self._blocks = self.rows.cut(len(labels)) if blocks is None else blocks
         self._memory = self.rows.memory() if memory is None else memory
@@ -200,13 +202,14 @@ class Objective:
             gamma=self.gamma,
             floor=self.floor,
             smoothing=self.smoothing,
+            attraction=self.attraction,
             blocks=blocks,
             memory=memory,
         )
 
     def _terms(self) -> _Terms:
-        smoothing, n_points = self.smoothing, self._n_points
-        return _Terms(self.geometry, self.labels, self.gamma, self.floor, smoothing, self._total, n_points)
+        shape = self.floor, self.smoothing, self.attraction
+        return _Terms(self.geometry, self.labels, self.gamma, *shape, self._total, self._n_points)
 
 
 def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
@@ -218,7 +221,8 @@ def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
         same, reach = y[:, None] == terms.labels, terms.reach(X)
         needs_all = bool(terms.smoothing) if reach is None else reach > 0
         step = linearize(X, memory, terms.focus(same, needs_all))
-        loss, W = neighbor_loss(step.D, same, terms.gamma, share, terms.floor, terms.smoothing, reach)
+        shape = terms.floor, terms.smoothing, reach, terms.attraction
+        loss, W = neighbor_loss(step.D, same, terms.gamma, share, *shape)
         return (loss, step.pullback(W), float(share @ _wrong(step.D, same))), step.memory
 
     return work

@@ -13,7 +13,7 @@ from knnpress.compression.checkpoint import Keep, State, pack, unpack
 from knnpress.compression.objective import Evaluation, Objective
 from knnpress.compression.optimize import Optimum, minimize, minimize_batches
 from knnpress.compression.prototypes import Prototypes
-from knnpress.geometries import Geometry, SmoothGeometry
+from knnpress.geometries import SmoothGeometry
 from knnpress.geometries.base import Chart
 from knnpress.rows import LocalRows, Rows, Work
 from knnpress.typing import Array, Indices, Labels
@@ -28,6 +28,7 @@ _SHARPNESS = 5.0  # gamma^2 in units of 1 / `Problem.margin`: the one that suite
 _PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
 _SPAN, _FLAT = 10, 0.015  # iterations, and the share of all that a loss has fallen below which it has gone flat in them
 _SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
+_SCORES_SLACK = 10.0  # how much more loosely distances may be solved where only the nearest is looked for
 _LEAST_HELD_OUT = 20  # points below which a held-out part says nothing
 _ENOUGH_HELD_OUT = 100  # points; smaller parts are held out in turn until so many have been
 
@@ -43,6 +44,7 @@ class Problem:
     blocks: Sequence[slice]
     start: Prototypes
     seed: int
+    attraction: float = 0.0
 
     def margin(self) -> float:
         """Median gap between a point's nearest starting prototypes of its own class and of another."""
@@ -73,6 +75,7 @@ class Problem:
             gamma=gamma,
             floor=noise / (1.0 - noise) / n_classes,
             smoothing=self.settings.smoothing,
+            attraction=self.attraction,
             blocks=blocks,
         )
 
@@ -145,7 +148,7 @@ class Problem:
         of the latest iteration whose mean score is the best or loses at most `STEP_LOSS` to it.
         """
         held_out = self.objective(judge, LocalRows(out.X, out.y, None, out.n_jobs, out.budget))
-        held_out.slack = self.geometry.slacks[0]
+        held_out.slack = _SCORES_SLACK * self.geometry.slacks[0]
         rows: list[Array] = []
         losses: list[float] = []
         chosen = self.chart.to_theta(self.start.points)
@@ -172,9 +175,11 @@ class Problem:
         return {"scores": np.array(rows), "theta": chosen}
 
 
-def _by_distance(function: Callable[[Array, Array], Array], geometry: Geometry, points: Array, labels: Labels) -> Work:
-    distances = geometry.distances_to(points)
-    return lambda X, y, *_: (function(distances(X), y[:, None] == labels), None)
+def _by_distance(
+    function: Callable[[Array, Array], Array], geometry: SmoothGeometry, points: Array, labels: Labels
+) -> Work:
+    linearize = geometry.linearize_at(points, geometry.slacks[0])  # which is nearest, and by how much, roughly
+    return lambda X, y, *_: (function(linearize(X).D, y[:, None] == labels), None)
 
 
 def _gaps(D: Array, same: Array) -> Array:

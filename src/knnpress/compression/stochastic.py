@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,10 +27,11 @@ from knnpress.typing import Array, Callback, Indices, Labels
 __all__ = ["StochasticCompression"]
 
 _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
-_HEAD_START = 1.5  # held-out errors that count for nothing against the usual gamma: a single one may be chance
+_HEAD_START = 1.5  # held-out errors that count for nothing against the usual: a single one may be chance
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GO_ON = 2  # all points go on from what the others learned, with one over this of the iterations
 _PLENTY = 5  # points a prototype below which those held out are missed, and all points begin anew
+_ATTRACTION = 0.1  # tried by ``attraction="auto"``
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
 
@@ -60,6 +61,10 @@ class StochasticCompression(BaseEstimator):
     smoothing : float
         Share of the loss that keeps all prototypes within reach of all points (see `neighbor_loss`), which is what
         makes them serve new points as well as old; 0 is the paper's loss.
+    attraction : float or "auto"
+        How much of the loss is added that holds prototypes among the points of their class (see `neighbor_loss`); 0
+        is the paper's loss. "auto": 0; with fewer than five points a prototype 0.1 is tried too, and kept if it makes
+        at least two errors fewer on a held-out part.
     early_stopping : bool
         Learn until the loss has gone flat, keep as many iterations as served a held-out part best, or within a point of
         it, none at all included, so that learning does not lose to its own start, and go on from there with all points
@@ -86,6 +91,7 @@ class StochasticCompression(BaseEstimator):
         batch_size: int | None = None,
         label_noise: float = 0.2,
         smoothing: float = 0.05,
+        attraction: float | Literal["auto"] = 0.0,
         early_stopping: bool = True,
         validation_fraction: float = 0.2,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -99,6 +105,7 @@ class StochasticCompression(BaseEstimator):
         self.batch_size = batch_size
         self.label_noise = label_noise
         self.smoothing = smoothing
+        self.attraction = attraction
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.checkpoint = checkpoint
@@ -173,7 +180,8 @@ class StochasticCompression(BaseEstimator):
 
                 kept = checkpoint.step(start)
                 begin = Prototypes(kept["points"], classes[kept["labels"]])
-                return Problem(self, geometry, geometry.chart(X), rows, blocks, begin, seed)
+                attraction = 0.0 if isinstance(self.attraction, str) else float(self.attraction)
+                return Problem(self, geometry, geometry.chart(X), rows, blocks, begin, seed, attraction)
 
             def part(out: Indices) -> tuple[Problem, LocalRows]:
                 rest = _some_of(some, np.setdiff1d(np.arange(len(some.y)), out))
@@ -186,9 +194,11 @@ class StochasticCompression(BaseEstimator):
             gamma = usual if isinstance(self.gamma, str) else float(self.gamma)
             steps, trace = self.max_iter, dict[str, Any]()
             if parts:
-                gamma, steps, trace, begin = self._choose(parts, gamma, usual, tracker, checkpoint)
-                if begin is not None:
-                    whole, steps = replace(whole, start=begin), -(-steps // _GO_ON)
+                chosen = self._choose(parts, gamma, usual, tracker, checkpoint)
+                gamma, steps, trace = chosen.gamma, chosen.steps, chosen.trace
+                whole = replace(whole, attraction=chosen.attraction)
+                if chosen.begin is not None:
+                    whole, steps = replace(whole, start=chosen.begin), -(-steps // _GO_ON)
 
             def descend(state: State | None, keep: Keep | None) -> State:
                 found = whole.learn(gamma, steps, tracker.descent(steps), state, keep)
@@ -224,6 +234,9 @@ class StochasticCompression(BaseEstimator):
             raise ValueError(f"label_noise is {self.label_noise!r}; give a share of the labels, from 0 to below 1")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing is {self.smoothing!r}; give a share of the loss, from 0 to below 1")
+        known = self.attraction == "auto" if isinstance(self.attraction, str) else 0 <= self.attraction < np.inf
+        if not known:
+            raise ValueError(f"attraction is {self.attraction!r}; give 0 or a positive number, or 'auto'")
         known = self.gamma in ("scale", "auto") if isinstance(self.gamma, str) else 0 < self.gamma < np.inf
         if not known:
             raise ValueError(f"gamma is {self.gamma!r}; give a positive number, 'scale' or 'auto'")
@@ -259,12 +272,13 @@ class StochasticCompression(BaseEstimator):
         usual: float,
         tracker: _Tracker,
         checkpoint: Checkpoint,
-    ) -> tuple[float, int, dict[str, Any], Prototypes | None]:
-        """gamma and the number of iterations that serve the held-out points best, and what was learned with them.
+    ) -> _Choice:
+        """What serves the held-out points best.
 
         A held-out part is small and its score noisy. So the usual gamma wins unless another makes at least two
-        errors fewer, and the latest iteration where it loses little. What several parts learned does not fit together,
-        what few points learned serves the others badly, and Adam's first steps would lose it: None.
+        errors fewer, as does no attraction, and the latest iteration where it loses little. What several parts learned
+        does not fit together, what few points learned serves the others badly, and Adam's first steps would lose it:
+        then there is nothing to begin from.
         """
 
         def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> State:
@@ -274,35 +288,65 @@ class StochasticCompression(BaseEstimator):
                 lambda state, keep: problem.follow(gamma, iterations, out, usual, report, state, keep)
             )
 
-        def follow(gamma: float, iterations: int) -> tuple[Array, list[Array]]:
-            found = [follow_one(gamma, iterations, *part) for part in parts]
+        def follow(gamma: float, attraction: float, iterations: int) -> tuple[Array, list[Array]]:
+            held = [(replace(problem, attraction=attraction), out) for problem, out in parts]
+            found = [follow_one(gamma, iterations, *part) for part in held]
             longest = max(len(one["scores"]) for one in found)
             padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), "edge") for c in (one["scores"] for one in found)]
             return np.concatenate(padded, axis=1), [one["theta"] for one in found]
 
-        trace: dict[str, Any] = {}
+        problem, out = parts[0]
+        few = len(problem.rows.y) + len(out.y) < _PLENTY * len(problem.start.labels)
+        attraction, trace = problem.attraction, dict[str, Any]()
         if self.gamma == "auto":
             tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]
             tracker.expect(len(parts) * len(tried) * round(_SEARCH_SHARE * self.max_iter))
-            errors = {}
-            for g in tried:
-                scores, _ = follow(g, max(1, round(_SEARCH_SHARE * self.max_iter)))
-                # by errors alone: what a softer gamma learns lies farther apart, and looks better to a soft neighbour
-                errors[g] = int(np.floor(scores[scores.mean(axis=1).argmin()]).sum())
+            # by errors alone: what a softer gamma learns lies farther apart, and looks better to a soft neighbour
+            errors = {g: _errors(follow(g, attraction, max(1, round(_SEARCH_SHARE * self.max_iter)))[0]) for g in tried}
             gamma = min(tried, key=lambda g: errors[g] - (_HEAD_START if g == usual else 0.0))
             trace["gamma_errors"] = errors
         if not self.early_stopping:
-            return gamma, self.max_iter, trace, None
-        tracker.expect(len(parts) * self.max_iter)
-        scores, thetas = follow(gamma, self.max_iter)
+            return _Choice(gamma, attraction, self.max_iter, None, trace)
+        candidates = [0.0, _ATTRACTION] if self.attraction == "auto" and few else [attraction]
+        tracker.expect(len(parts) * len(candidates) * self.max_iter)
+        followed = {a: follow(gamma, a, self.max_iter) for a in candidates}
+        if len(followed) > 1:
+            trace["attraction_errors"] = {a: _errors(scores) for a, (scores, _) in followed.items()}
+            attraction = min(candidates, key=lambda a: trace["attraction_errors"][a] + (_HEAD_START if a else 0.0))
+        scores, thetas = followed[attraction]
         curve = scores.mean(axis=1)
         steps = int(np.flatnonzero(curve <= curve.min() + STEP_LOSS)[-1])
         trace["held_out_curve"] = curve.tolist()
-        problem, out = parts[0]
-        few = len(problem.rows.y) + len(out.y) < _PLENTY * len(problem.start.labels)
-        if not steps or few or len(parts) > 1 or self.optimizer == "adam" or self.batch_size is not None:
-            return gamma, steps, trace, None
-        return gamma, steps, trace, Prototypes(problem.chart.to_point(thetas[0]), problem.start.labels)
+        begin = None
+        if steps and not few and len(parts) == 1 and self.optimizer != "adam" and self.batch_size is None:
+            begin = Prototypes(problem.chart.to_point(thetas[0]), problem.start.labels)
+        return _Choice(gamma, attraction, steps, begin, trace)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What held-out parts speak for.
+
+    Attributes
+    ----------
+    gamma, attraction : float
+    steps : int
+        Iterations.
+    begin : Prototypes or None
+        What was learned with them, to go on from; None: begin anew.
+    trace : dict
+    """
+
+    gamma: float
+    attraction: float
+    steps: int
+    begin: Prototypes | None
+    trace: dict[str, Any]
+
+
+def _errors(scores: Array) -> int:
+    """Held-out errors where the mean score, (k, n), is best."""
+    return int(np.floor(scores[scores.mean(axis=1).argmin()]).sum())
 
 
 def _sample(rows: Rows, blocks: Sequence[slice], seed: int, n_jobs: int | None) -> LocalRows:

@@ -57,6 +57,10 @@ label_noise : float
 smoothing : float
     Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
     well as old. 0 is the paper's loss.
+attraction : float or "auto"
+    How much of the loss is added that holds prototypes among the points of their class; 0 is the paper's loss.
+    "auto": 0; with fewer than five points a prototype 0.1 is tried too, and kept if it makes at least two errors fewer
+    on held-out parts.
 early_stopping : bool
     Learn until the loss has gone flat, keep the iterations that were best on held-out parts, none included, and go on
     from there with all points.
@@ -125,6 +129,7 @@ class LearnedModel(PrototypeModel):
         batch_size: int | None = None,
         label_noise: float = 0.2,
         smoothing: float = 0.05,
+        attraction: float | Literal["auto"] = 0.0,
         early_stopping: bool = True,
         warm_start: bool = False,
         callback: Callback | None = None,
@@ -145,6 +150,7 @@ class LearnedModel(PrototypeModel):
         self.batch_size = batch_size
         self.label_noise = label_noise
         self.smoothing = smoothing
+        self.attraction = attraction
         self.early_stopping = early_stopping
         self.warm_start = warm_start
         self.callback = callback
@@ -311,6 +317,7 @@ class LearnedModel(PrototypeModel):
             batch_size=self.batch_size,
             label_noise=self.label_noise,
             smoothing=self.smoothing,
+            attraction=self.attraction,
             early_stopping=self.early_stopping,
             checkpoint=self.checkpoint,
         )

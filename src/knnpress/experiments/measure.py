@@ -97,7 +97,7 @@ def tune_method(study: Study, method: str, task: Task, seed: int) -> dict[str, f
     """Settings of a learned method for a data set, by Bayesian optimisation on part of its first training set.
 
     The sharpness is returned relative to the usual one, which adapts to the number of prototypes. It stays the usual
-    one unless the held-out error speaks for another by more than its standard error.
+    one unless the held-out error speaks for another by more than two standard errors: it is the best of several.
     """
     rows = np.arange(len(task.y))
     if len(rows) > _TUNING_ROWS:
@@ -119,7 +119,7 @@ def tune_method(study: Study, method: str, task: Task, seed: int) -> dict[str, f
         found = tune(estimator, X, y, space=space, n_trials=_TRIALS, timeout=_TUNING_SECONDS, **how)
         plain = tune(estimator, X, y, space={"gamma": [usual]}, n_trials=1, **how).best_score
     held_out = 0.25 * len(y)
-    doubt = np.sqrt(plain * (1 - plain) / held_out) if TUNED[method] == "held-out" else 0.0
+    doubt = 2.0 * np.sqrt(plain * (1 - plain) / held_out) if TUNED[method] == "held-out" else 0.0
     if found.best_score - plain <= doubt:
         return {"sharpness": 1.0}
     best = dict(found.best_params)

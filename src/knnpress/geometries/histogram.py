@@ -38,6 +38,7 @@ __all__ = ["EMD", "Sinkhorn"]
 _AUTO_REG = 0.1  # of the median positive ground cost
 _LARGEST_COST = 1e300
 _LEAST_POINTS = 64  # below which a plain search is as quick
+_LOOSEST = (0.05, 1e3)  # what is good enough for a pair of no weight: an L1 error of marginals, and times the tolerance
 _CENTERS = 8  # by which the others are searched
 
 
@@ -108,14 +109,16 @@ def resolve_reg(reg: float | str, M: Array) -> float:
 class _Memory:
     """What a block of X keeps between steps: a potential and an over-relaxation a pair, and its self terms.
 
-    `nearest`, (n,), is the nearest Z of those in focus, -1 before the first step.
+    `nearest`, (n,), is the nearest Z of those in focus, -1 before the first step. `looseness`, (n, m), is how many
+    times the tolerance is good enough for a pair, by what it weighed in the last pullback; None before the first.
     """
 
     potential: Array
     relaxation: Array
     self_x: Array
     nearest: Array
-    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation", "nearest")
+    looseness: Array | None = None
+    kept: ClassVar[tuple[str, ...]] = ("potential", "relaxation", "nearest", "looseness")
 
     @classmethod
     def cold(cls, X: Array, m: int, self_x: Array) -> _Memory:
@@ -276,7 +279,8 @@ class Sinkhorn(BaseEstimator):
 
         A potential is free by a constant, and a histogram can only change along the simplex, so each gradient is
         returned with mean zero. Pairs with a weight below 1e-12 of the largest are skipped by the pullback. Memory:
-        the potentials of X, (n, m, d), from which the next step starts.
+        the potentials of X, (n, m, d), from which the next step starts, and what each pair weighed: the lighter, the
+        more loosely the next step solves it.
         """
         return self.linearize_at(Z)(X, memory)
 
@@ -313,6 +317,7 @@ class Sinkhorn(BaseEstimator):
 
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W, dtype=np.float64)
+                memory.looseness = _looseness(W) if self.exact_gradient else None
                 gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, least_weight(W))
                 gradient -= W.sum(axis=0)[:, None] * self_potential
                 gradient -= gradient.mean(axis=1, keepdims=True)
@@ -354,10 +359,14 @@ class _Solver:
     def solve(self, X: Array, Z: Array, memory: _Memory | None, limit: Array | None = None) -> Array:
         """Values; infinity for pairs whose dual value exceeds a limit, (n, m)."""
         potential, relaxation = (None, None) if memory is None else (memory.potential, memory.relaxation)
+        tols = None
+        if memory is not None and memory.looseness is not None:
+            most, times = _LOOSEST
+            tols = np.minimum(self.tol * memory.looseness, max(self.tol, min(most, times * self.tol)))
         value, _, error = _core.sinkhorn(
-            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport, limit
+            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport, limit, tols
         )
-        self._warn(error)
+        self._warn(error, tols)
         return value
 
     def self_terms(self, X: Array) -> tuple[Array, Array]:
@@ -366,8 +375,8 @@ class _Solver:
         self._warn(error)
         return value, potential
 
-    def _warn(self, error: Array) -> None:
-        short = error > self.tol
+    def _warn(self, error: Array, tols: Array | None = None) -> None:
+        short = error > (self.tol if tols is None else tols)
         if short.any():
             warnings.warn(
                 f"Sinkhorn: {short.sum()} of {short.size} pairs did not reach tol={self.tol:g} in "
@@ -375,6 +384,17 @@ class _Solver:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def _looseness(W: Array) -> Array:
+    """How many times looser than the heaviest pair each may be solved, (n, m).
+
+    What a pair's error does to the gradient is its weight times the error. The root is between the same error for all
+    and the same disturbance by all, which would add up where light pairs are many.
+    """
+    W = np.abs(W)
+    top = W.max(initial=0.0)
+    return np.sqrt(top / np.maximum(W, 1e-30 * top)) if top > 0 else np.ones(W.shape)
 
 
 class EMD(BaseEstimator):
