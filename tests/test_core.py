@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from reference import grid_cost, random_cost, random_histograms, random_spd
 
 from knnpress import _core
@@ -351,6 +351,30 @@ def test_a_warm_start_gives_the_same_answer_in_fewer_steps(rng, times):
     assert_allclose(warm[0], cold[0], rtol=0, atol=1e-9)
     assert warm[1].mean() < cold[1].mean()
     assert (warm[2] < 1e-10).all()
+
+
+@SOLVERS
+def test_each_pair_is_solved_to_its_own_tolerance(rng, times):
+    M, reg = far_corner(grid_cost(4), 0.2, times), 0.2
+    X, Z = random_histograms(rng, 12, 16), random_histograms(rng, 5, 16)
+    cost, tols = _core.SinkhornCost(M, reg), 10.0 ** -rng.integers(1, 10, (12, 5))
+    _, steps, error = _core.sinkhorn(cost, X, Z, None, None, 1e-12, 10_000, False, None, tols)
+    assert (error < tols).all()
+    for tol in np.unique(tols):
+        _, all_steps, _ = _core.sinkhorn(cost, X, Z, None, None, tol, 10_000, False)
+        assert_array_equal(steps[tols == tol], all_steps[tols == tol])
+    with pytest.raises(ValueError, match="tols must be"):
+        _core.sinkhorn(cost, X, Z, None, None, 1e-12, 10_000, False, None, tols[:, :4].copy())
+
+
+def test_a_pair_beyond_its_limit_is_left_out_however_soon_it_is_solved(rng):
+    X, Z = random_histograms(rng, 20, 16), random_histograms(rng, 7, 16)
+    cost = _core.SinkhornCost(grid_cost(4), 0.2)
+    value = _core.sinkhorn(cost, X, Z, None, None, 1e-10, 10_000, False)[0]
+    limit = value + rng.choice([-0.05, 0.05], value.shape)
+    for tol in (1e-10, 1e-2):
+        found = _core.sinkhorn(cost, X, Z, None, None, tol, 10_000, False, limit)[0]
+        assert_array_equal(np.isinf(found), limit < value)
 
 
 @SOLVERS

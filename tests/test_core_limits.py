@@ -114,6 +114,8 @@ def test_the_core_refuses_misaligned_arrays(rng):
         lambda: _core.sinkhorn(cost, H, misaligned(H), None, None, 1e-5, 10, False),
         lambda: _core.sinkhorn(cost, H, H, misaligned(kept[0]), kept[1], 1e-5, 10, False),
         lambda: _core.sinkhorn(cost, H, H, kept[0], misaligned(kept[1]), 1e-5, 10, False),
+        lambda: _core.sinkhorn(cost, H, H, None, None, 1e-5, 10, False, misaligned(W)),
+        lambda: _core.sinkhorn(cost, H, H, None, None, 1e-5, 10, False, None, misaligned(W)),
         lambda: _core.sinkhorn_pullback(cost, misaligned(H), kept[0], W, 0.0),
         lambda: _core.sinkhorn_pullback(cost, H, misaligned(kept[0]), W, 0.0),
         lambda: _core.sinkhorn_pullback(cost, H, kept[0], misaligned(W), 0.0),

@@ -44,15 +44,24 @@ def test_smoothing_mixes_in_the_cross_entropy_from_an_even_draw(rng):
     assert_allclose(neighbor_loss(D, same, 1.7, weight, 0.0, 0.3)[0], 0.7 * plain + 0.3 * even, rtol=1e-12)
 
 
+def test_attraction_adds_how_far_each_point_is_from_its_class(rng):
+    D, same, weight = problem(rng)
+    plain, _ = neighbor_loss(D, same, 1.7, weight, 0.03, 0.2)
+    apart = -(weight * np.log(np.where(same, np.exp(-(1.7**2) * D), 0.0).sum(axis=1))).sum()
+    assert_allclose(neighbor_loss(D, same, 1.7, weight, 0.03, 0.2, None, 0.3)[0], plain + 0.3 * apart, rtol=1e-12)
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.03])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_the_gradient_is_that_of_finite_differences(rng, floor, smoothing):
+@pytest.mark.parametrize("attraction", [0.0, 0.3])
+def test_the_gradient_is_that_of_finite_differences(rng, floor, smoothing, attraction):
     D, same, weight = problem(rng)
-    _, gradient = neighbor_loss(D, same, 1.7, weight, floor, smoothing)
+    settings = 1.7, weight, floor, smoothing, None, attraction
+    _, gradient = neighbor_loss(D, same, *settings)
     for at in np.ndindex(D.shape):
         step = np.zeros_like(D)
         step[at] = 1e-5
-        ahead, behind = (neighbor_loss(D + s * step, same, 1.7, weight, floor, smoothing)[0] for s in (1, -1))
+        ahead, behind = (neighbor_loss(D + s * step, same, *settings)[0] for s in (1, -1))
         assert_allclose(gradient[at], (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-9)
 
 

@@ -166,6 +166,55 @@ def test_adam_and_few_points_a_prototype_start_anew_on_all_points(rng, monkeypat
     assert_allclose(starts[-1], begin.points)
 
 
+@pytest.mark.parametrize(("wrong", "chosen"), [((0, 0), 0.1), ((9, 9), 0.1), ((6, 9), 0.1), ((5, 9), 0.0)])
+def test_auto_attraction_is_left_for_clearly_fewer_errors(rng, monkeypatch, wrong, chosen):
+    X, y = noisy_blobs(rng, n=600)
+    learned = []
+    learn = Problem.learn
+
+    def follow(self, gamma, iterations, out, *_):
+        scores = np.tile((np.arange(len(out.y)) < wrong[self.attraction > 0]) + 0.1, (iterations + 1, 1))
+        return {"scores": scores, "theta": self.chart.to_theta(self.start.points)}
+
+    def watched(self, *args):
+        learned.append(self.attraction)
+        return learn(self, *args)
+
+    monkeypatch.setattr(Problem, "follow", follow)
+    monkeypatch.setattr(Problem, "learn", watched)
+    learner = StochasticCompression(gamma="scale", attraction="auto", max_iter=3)
+    found = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=121, random_state=rng)
+    assert found.trace["attraction_errors"] == {0.0: wrong[0], 0.1: wrong[1]}
+    assert learned == [chosen]
+
+
+def test_auto_attraction_is_none_with_plenty_of_points(rng):
+    X, y = noisy_blobs(rng, n=600)
+    ends = [
+        StochasticCompression(gamma="scale", attraction=attraction, max_iter=5).compress(
+            X, y, geometry=SquaredEuclidean(), n_prototypes=120, random_state=np.random.default_rng(0)
+        )
+        for attraction in ("auto", 0.0, 0.1)
+    ]
+    assert "attraction_errors" not in ends[0].trace
+    assert_array_equal(ends[0].points, ends[1].points)
+    assert np.abs(ends[2].points - ends[1].points).max() > 1e-3
+
+
+@CUT_SHORT
+def test_attraction_holds_prototypes_among_their_points(rng):
+    X, y = noisy_blobs(rng, 90)
+    geometry = SquaredEuclidean()
+
+    def distance(attraction):
+        learner = StochasticCompression(gamma=1.0, attraction=attraction, early_stopping=False, max_iter=30)
+        found = learner.compress(X, y, geometry=geometry, n_prototypes=30, random_state=np.random.default_rng(0))
+        D = np.where(y[:, None] == found.labels, geometry.pairwise(X, found.points), np.inf)
+        return D.min(axis=0).mean()  # of a prototype to the nearest of its class
+
+    assert distance(0.3) < 0.5 * distance(0.0)
+
+
 def test_a_geometry_without_derivatives_and_a_line_search_without_exact_gradient_are_refused(rng):
     X, y = labelled("airm", 60)
     with pytest.raises(TypeError, match="AIRM has no derivatives"):
@@ -281,6 +330,9 @@ def test_the_callback_counts_on_over_all_descents_and_can_end_them(rng):
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": 10, "optimizer": "cg"}, "batch_size is for optimizer='adam'"),
         ({"label_noise": 1.0}, "label_noise is 1.0"),
+        ({"attraction": -0.1}, "attraction is -0.1"),
+        ({"attraction": np.nan}, "attraction is nan"),
+        ({"attraction": "strong"}, "attraction is 'strong'; give 0 or a positive number, or 'auto'"),
         ({"gamma": -1.0}, "gamma is -1.0"),
         ({"gamma": "sharp"}, "gamma is 'sharp'; give a positive number, 'scale' or 'auto'"),
         ({"optimizer": "newton"}, "optimizer is 'newton'"),

@@ -221,6 +221,21 @@ def test_weights_far_below_the_largest_do_not_matter(rng):
     assert not step.pullback(np.zeros_like(W)).any()
 
 
+def test_what_weighed_little_is_solved_loosely_and_the_rest_as_before(rng):
+    X, Z, other = (random_histograms(rng, n, 9) for n in (40, 6, 6))
+    W = 10.0 ** -rng.integers(0, 9, (40, 6))
+    geometry = Sinkhorn(M9, 0.3, tol=1e-8)
+    first = geometry.linearize(X, Z)
+    first.pullback(W)
+    Z = 0.9 * Z + 0.1 * other
+    loose, exact = geometry.linearize(X, Z, first.memory), geometry.linearize(X, Z)
+    gap = np.abs(loose.D - exact.D)
+    assert gap[W == 1].max() < 1e-11
+    assert 1e-11 < gap[W < 1e-6].max() < 1e-8  # the value errs by the square of what the marginals do
+    gradient = exact.pullback(W)
+    assert_allclose(loose.pullback(W), gradient, rtol=0, atol=1e-7 * np.abs(gradient).max())
+
+
 # ---- centroids ------------------------------------------------------------------------------------------------
 
 

@@ -63,8 +63,8 @@ class StochasticCompression(BaseEstimator):
         makes them serve new points as well as old; 0 is the paper's loss.
     attraction : float or "auto"
         How much of the loss is added that holds prototypes among the points of their class (see `neighbor_loss`); 0
-        is the paper's loss. "auto": 0; with fewer than five points a prototype 0.1 is tried too, and kept if it makes
-        at least two errors fewer on a held-out part.
+        is the paper's loss. "auto": 0; with fewer than five points a prototype 0.1, unless 0 makes clearly fewer errors
+        on a held-out part.
     early_stopping : bool
         Learn until the loss has gone flat, keep as many iterations as served a held-out part best, or within a point of
         it, none at all included, so that learning does not lose to its own start, and go on from there with all points
@@ -276,9 +276,9 @@ class StochasticCompression(BaseEstimator):
         """What serves the held-out points best.
 
         A held-out part is small and its score noisy. So the usual gamma wins unless another makes at least two
-        errors fewer, as does no attraction, and the latest iteration where it loses little. What several parts learned
-        does not fit together, what few points learned serves the others badly, and Adam's first steps would lose it:
-        then there is nothing to begin from.
+        errors fewer, attraction (where it is tried) unless none makes fewer by more than a standard error, and the
+        latest iteration where it loses little. What several parts learned does not fit together, what few points
+        learned serves the others badly, and Adam's first steps would lose it: then there is nothing to begin from.
         """
 
         def follow_one(gamma: float, iterations: int, problem: Problem, out: LocalRows) -> State:
@@ -311,8 +311,9 @@ class StochasticCompression(BaseEstimator):
         tracker.expect(len(parts) * len(candidates) * self.max_iter)
         followed = {a: follow(gamma, a, self.max_iter) for a in candidates}
         if len(followed) > 1:
-            trace["attraction_errors"] = {a: _errors(scores) for a, (scores, _) in followed.items()}
-            attraction = min(candidates, key=lambda a: trace["attraction_errors"][a] + (_HEAD_START if a else 0.0))
+            without, held = (_errors(followed[a][0]) for a in candidates)
+            attraction = candidates[int(without >= held - np.sqrt(held))]
+            trace["attraction_errors"] = {candidates[0]: without, candidates[1]: held}
         scores, thetas = followed[attraction]
         curve = scores.mean(axis=1)
         steps = int(np.flatnonzero(curve <= curve.min() + STEP_LOSS)[-1])
