@@ -208,6 +208,7 @@ def test_attraction_holds_prototypes_among_their_points(rng):
 
     def distance(attraction):
         learner = StochasticCompression(gamma=1.0, attraction=attraction, early_stopping=False, max_iter=30)
+        learner.set_params(smoothing=0.0, label_noise=0.0)
         found = learner.compress(X, y, geometry=geometry, n_prototypes=30, random_state=np.random.default_rng(0))
         D = np.where(y[:, None] == found.labels, geometry.pairwise(X, found.points), np.inf)
         return D.min(axis=0).mean()  # of a prototype to the nearest of its class

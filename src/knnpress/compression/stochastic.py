@@ -24,13 +24,15 @@ from knnpress.parallel import MEMORY_BYTES
 from knnpress.rows import LocalRows, Rows, digest, local_rows
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["StochasticCompression"]
+__all__ = ["PLENTY", "StochasticCompression"]
+
+#: Points a prototype below which those held out are missed, and all points begin anew
+PLENTY = 5
 
 _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
 _HEAD_START = 1.5  # held-out errors that count for nothing against the usual: a single one may be chance
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GO_ON = 2  # all points go on from what the others learned, with one over this of the iterations
-_PLENTY = 5  # points a prototype below which those held out are missed, and all points begin anew
 _ATTRACTION = 0.1  # tried by ``attraction="auto"``
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
@@ -296,7 +298,7 @@ class StochasticCompression(BaseEstimator):
             return np.concatenate(padded, axis=1), [one["theta"] for one in found]
 
         problem, out = parts[0]
-        few = len(problem.rows.y) + len(out.y) < _PLENTY * len(problem.start.labels)
+        few = len(problem.rows.y) + len(out.y) < PLENTY * len(problem.start.labels)
         attraction, trace = problem.attraction, dict[str, Any]()
         if self.gamma == "auto":
             tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]

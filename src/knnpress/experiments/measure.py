@@ -18,6 +18,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from knnpress import _core
 from knnpress.compression import Prototypes, tune
+from knnpress.compression.stochastic import PLENTY
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.checks import resolve_n_prototypes
 from knnpress.experiments.methods import METHODS, Setting
@@ -34,7 +35,6 @@ TUNED = {"SCC": "held-out", "SHC": "held-out", "SCC paper": "held-out", "SHC pap
 
 _TUNING_ROWS, _TRIALS, _TUNING_SECONDS = 800, 10, 300.0
 _TRIAL = {"max_iter": 40, "early_stopping": False}  # a short descent tells good from bad
-_PLENTY = 5  # points a prototype below which what was tuned with many says nothing
 _RANGE = 3.0  # of gamma, up and down from the usual one
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
 _TIMED_PAIRS = {3: 300_000, 2: 2_000}  # by the number of axes of X
@@ -156,7 +156,7 @@ def _setting(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> Sett
     if cell.method in TUNED:
         params.setdefault("gamma", "scale")
         params |= {name: value for name, value in tuned.items() if name != "sharpness"}
-        plenty = m is None or len(task.y) >= _PLENTY * m
+        plenty = m is None or len(task.y) >= PLENTY * m  # else what was tuned with many points says nothing
         if tuned.get("sharpness", 1.0) != 1.0 and plenty:
             params["gamma"] = _usual_gamma(setting, cell.method, task) * float(np.sqrt(tuned["sharpness"]))
     return setting
