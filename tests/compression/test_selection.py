@@ -27,7 +27,7 @@ from knnpress.compression import (
 from knnpress.compression.selection import centroids as centroids_module
 from knnpress.compression.selection import medoids as medoids_module
 from knnpress.compression.selection.condensing import GrowingSubset
-from knnpress.compression.selection.quotas import class_quotas
+from knnpress.compression.selection.quotas import class_quotas, raise_quotas
 from knnpress.compression.selection.reduced import dispensable
 from knnpress.compression.selection.spread import spread
 from knnpress.geometries import AIRM, Sinkhorn, SmoothGeometry, SquaredEuclidean
@@ -129,6 +129,48 @@ def test_quotas_are_proportional_with_at_least_one_and_at_most_all_of_a_class():
         assert (y[rows] == label).all()
     with pytest.raises(ValueError, match="n_prototypes is 2, but there are 3 classes"):
         class_quotas(y, 2)
+
+
+def test_quotas_are_raised_by_errors_and_a_little_by_size_as_far_as_there_are_rows():
+    y = np.repeat([0, 1, 2], [10, 10, 3])
+    ones = class_quotas(y, 3)
+    raised = raise_quotas(ones, np.array([0.0, 9.0, 0.0]), 6)
+    assert [q for _, q in raised] == [2, 6, 1]
+    assert all((y[rows] == label).all() for label, (rows, _) in enumerate(raised))
+    assert [q for _, q in raise_quotas(ones, np.zeros(3), 5)] == [3, 3, 2]  # none errs: by size
+    assert [q for _, q in raise_quotas(ones, np.array([0.0, 0.0, 99.0]), 4)] == [2, 2, 3]  # there are but three
+    assert [q for _, q in raise_quotas(ones, np.zeros(3), 20)] == [10, 10, 3]
+
+
+def test_classes_that_err_get_more_centroids_by_need(rng):
+    far, near = rng.normal(size=(40, 2)) + 50.0, rng.normal(size=(80, 2))
+    stripes = (np.floor(2.0 * near[:, 0]) % 2).astype(int)  # two classes that lie between each other
+    X, y = np.concatenate([far, near]), np.concatenate([np.full(40, 2), stripes])
+    how = {"geometry": SquaredEuclidean(), "n_prototypes": 15}
+    found = ClassCentroids(quotas="need").compress(X, y, random_state=np.random.default_rng(0), **how)
+    again = ClassCentroids(quotas="need").compress(X, y, random_state=np.random.default_rng(0), n_jobs=2, **how)
+    assert_array_equal(found.points, again.points)
+    assert np.bincount(found.labels)[2] < 3 < np.bincount(found.labels)[:2].min()
+    assert len(found.points) == 15
+    even = ClassCentroids().compress(X, y, random_state=np.random.default_rng(0), **how)
+    assert np.bincount(even.labels).tolist() == [q for _, q in class_quotas(y, 15)]
+    weight = np.where(y == 0, 1.0, 1e-6)  # errors count by their weight
+    heavy = ClassCentroids(quotas="need").compress(X, y, sample_weight=weight, random_state=rng, **how)
+    assert np.bincount(heavy.labels)[0] > np.bincount(heavy.labels)[1] + 3
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_centroids_by_need_on_any_geometry(name, rng):
+    X, y = labelled(name, 60)
+    n_classes = len(np.unique(y))
+    for m in (n_classes, n_classes + 1, 20, 60, 1000):
+        found = ClassCentroids(quotas="need", max_iter=1).compress(
+            X, y, geometry=GEOMETRIES[name], n_prototypes=m, random_state=rng
+        )
+        assert len(found.points) == min(m, 60)
+        assert_array_equal(np.unique(found.labels), np.unique(y))
+    with pytest.raises(ValueError, match="quotas is 'greed'; choose 'size' or 'need'"):
+        ClassCentroids(quotas="greed").compress(X, y, geometry=GEOMETRIES[name])
 
 
 def test_subsample_draws_distinct_rows_of_every_class(rng):

@@ -183,7 +183,7 @@ def test_auto_attraction_is_left_for_clearly_fewer_errors(rng, monkeypatch, wron
     monkeypatch.setattr(Problem, "follow", follow)
     monkeypatch.setattr(Problem, "learn", watched)
     learner = StochasticCompression(gamma="scale", attraction="auto", max_iter=3)
-    found = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=121, random_state=rng)
+    found = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=120, random_state=rng)
     assert found.trace["attraction_errors"] == {0.0: wrong[0], 0.1: wrong[1]}
     assert learned == [chosen]
 
@@ -192,13 +192,25 @@ def test_auto_attraction_is_none_with_plenty_of_points(rng):
     X, y = noisy_blobs(rng, n=600)
     ends = [
         StochasticCompression(gamma="scale", attraction=attraction, max_iter=5).compress(
-            X, y, geometry=SquaredEuclidean(), n_prototypes=120, random_state=np.random.default_rng(0)
+            X, y, geometry=SquaredEuclidean(), n_prototypes=119, random_state=np.random.default_rng(0)
         )
         for attraction in ("auto", 0.0, 0.1)
     ]
     assert "attraction_errors" not in ends[0].trace
     assert_array_equal(ends[0].points, ends[1].points)
     assert np.abs(ends[2].points - ends[1].points).max() > 1e-3
+
+
+@CUT_SHORT
+@pytest.mark.parametrize(("geometry", "quotas"), [(SquaredEuclidean(), "need"), (JBLD(), "size")], ids=repr)
+def test_vectors_and_histograms_start_with_as_many_a_class_as_it_needs_matrices_by_size(geometry, quotas, rng):
+    x, y = rng.normal(size=90), np.repeat([0, 1, 2], 30)
+    x[60:] += 50.0  # one class apart, two on top of each other
+    X = x[:, None] if geometry.point_ndim == 1 else np.exp(x / 10.0)[:, None, None]
+    learner = StochasticCompression(gamma=1.0, max_iter=0, early_stopping=False)
+    found = learner.compress(X, y, geometry=geometry, n_prototypes=15, random_state=rng)
+    counts = np.bincount(found.labels)
+    assert (counts[2] < 4 < counts[:2].min()) if quotas == "need" else (counts == 5).all()
 
 
 @CUT_SHORT

@@ -26,7 +26,7 @@ from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["PLENTY", "StochasticCompression"]
 
-#: Points a prototype below which those held out are missed, and all points begin anew
+#: Points a prototype, or fewer, with which those held out are missed, and all points begin anew
 PLENTY = 5
 
 _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
@@ -65,12 +65,12 @@ class StochasticCompression(BaseEstimator):
         makes them serve new points as well as old; 0 is the paper's loss.
     attraction : float or "auto"
         How much of the loss is added that holds prototypes among the points of their class (see `neighbor_loss`); 0
-        is the paper's loss. "auto": 0; with fewer than five points a prototype 0.1, unless 0 makes clearly fewer errors
+        is the paper's loss. "auto": 0; with at most five points a prototype 0.1, unless 0 makes clearly fewer errors
         on a held-out part.
     early_stopping : bool
         Learn until the loss has gone flat, keep as many iterations as served a held-out part best, or within a point of
         it, none at all included, so that learning does not lose to its own start, and go on from there with all points
-        (from the start, where parts are small and several, or points fewer than five a prototype). Where the classes
+        (from the start, where parts are small and several, or points at most five a prototype). Where the classes
         are too small to hold a part out, all iterations are kept.
     validation_fraction : float
         Size of the held-out part.
@@ -256,7 +256,8 @@ class StochasticCompression(BaseEstimator):
     ) -> Prototypes:
         """Where the descent starts."""
         euclidean = SquaredEuclidean() if geometry.point_ndim == 1 else None
-        init = ClassCentroids(euclidean) if self.init is None else self.init
+        usual = ClassCentroids(euclidean, quotas="size" if euclidean is None else "need")
+        init = usual if self.init is None else self.init
         return init.compress(
             X,
             y,
@@ -298,7 +299,7 @@ class StochasticCompression(BaseEstimator):
             return np.concatenate(padded, axis=1), [one["theta"] for one in found]
 
         problem, out = parts[0]
-        few = len(problem.rows.y) + len(out.y) < PLENTY * len(problem.start.labels)
+        few = len(problem.rows.y) + len(out.y) <= PLENTY * len(problem.start.labels)
         attraction, trace = problem.attraction, dict[str, Any]()
         if self.gamma == "auto":
             tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]

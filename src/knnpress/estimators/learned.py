@@ -59,7 +59,7 @@ smoothing : float
     well as old. 0 is the paper's loss.
 attraction : float or "auto"
     How much of the loss is added that holds prototypes among the points of their class; 0 is the paper's loss.
-    "auto": 0; with fewer than five points a prototype 0.1, unless 0 makes clearly fewer errors on held-out parts.
+    "auto": 0; with at most five points a prototype 0.1, unless 0 makes clearly fewer errors on held-out parts.
 early_stopping : bool
     Learn until the loss has gone flat, keep the iterations that were best on held-out parts, none included, and go on
     from there with all points.

@@ -34,6 +34,7 @@ __all__ = ["TUNED", "best_seconds", "measure", "tune_method"]
 TUNED = {"SCC": "held-out", "SHC": "held-out", "SCC paper": "held-out", "SHC paper": "training"}
 
 _TUNING_ROWS, _TRIALS, _TUNING_SECONDS = 800, 10, 300.0
+_PARTS, _PART = 4, 0.25  # held-out parts that a trial is judged by: as many points as there are rows
 _TRIAL = {"max_iter": 40, "early_stopping": False}  # a short descent tells good from bad
 _RANGE = 3.0  # of gamma, up and down from the usual one
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
@@ -116,11 +117,15 @@ def tune_method(study: Study, method: str, task: Task, seed: int) -> dict[str, f
         space: dict[str, Any] = {"gamma": (usual / _RANGE, usual * _RANGE, "log")}
         if estimator.optimizer == "descent":
             space["learning_rate"] = (0.1, 10.0, "log")
-        how: dict[str, Any] = {"criterion": TUNED[method], "n_splits": 1, "random_state": seed}
+        how: dict[str, Any] = {
+            "criterion": TUNED[method],
+            "n_splits": _PARTS,
+            "validation_fraction": _PART,
+            "random_state": seed,
+        }
         found = tune(estimator, X, y, space=space, n_trials=_TRIALS, timeout=_TUNING_SECONDS, **how)
         plain = tune(estimator, X, y, space={"gamma": [usual]}, n_trials=1, **how).best_score
-    held_out = 0.25 * len(y)
-    doubt = 2.0 * np.sqrt(plain * (1 - plain) / held_out) if TUNED[method] == "held-out" else 0.0
+    doubt = 2.0 * np.sqrt(plain * (1 - plain) / (_PARTS * _PART * len(y))) if TUNED[method] == "held-out" else 0.0
     if found.best_score - plain <= doubt:
         return {"sharpness": 1.0}
     best = dict(found.best_params)
@@ -156,7 +161,7 @@ def _setting(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> Sett
     if cell.method in TUNED:
         params.setdefault("gamma", "scale")
         params |= {name: value for name, value in tuned.items() if name != "sharpness"}
-        plenty = m is None or len(task.y) >= PLENTY * m  # else what was tuned with many points says nothing
+        plenty = m is None or len(task.y) > PLENTY * m  # else what was tuned with many points says nothing
         if tuned.get("sharpness", 1.0) != 1.0 and plenty:
             params["gamma"] = _usual_gamma(setting, cell.method, task) * float(np.sqrt(tuned["sharpness"]))
     return setting

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
-from knnpress.compression.selection.quotas import class_quotas
+from knnpress.compression.selection.quotas import class_quotas, raise_quotas
 from knnpress.compression.selection.spread import spread
-from knnpress.geometries.base import Geometry
+from knnpress.geometries.base import Geometry, SmoothGeometry
 from knnpress.neighbors import nearest
-from knnpress.typing import Array, Callback, Labels
+from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["ClassCentroids"]
+
+_ROUNDS = 2  # in which prototypes are given to the classes that err
+_SLACK = 10.0  # errors may be counted by distances solved more loosely than those of a descent's first steps
 
 
 class ClassCentroids(BaseEstimator):
@@ -25,11 +31,19 @@ class ClassCentroids(BaseEstimator):
         quicker.
     max_iter : int
         Rounds of assigning points and moving centroids.
+    quotas : {"size", "need"}
+        How many each class gets: in proportion to its size, or by how many of its points are closer to a centroid of
+        another class, in the geometry of the classifier. By need half of what one a class leaves is given by the
+        errors of those, the rest by the errors that remain: an object that looks the same from all sides keeps few,
+        and the others get more.
     """
 
-    def __init__(self, geometry: Geometry | None = None, max_iter: int = 10) -> None:
+    def __init__(
+        self, geometry: Geometry | None = None, max_iter: int = 10, quotas: Literal["size", "need"] = "size"
+    ) -> None:
         self.geometry = geometry
         self.max_iter = max_iter
+        self.quotas = quotas
 
     def compress(
         self,
@@ -44,13 +58,27 @@ class ClassCentroids(BaseEstimator):
         callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` centroids (one a class, if None), classes in sorted order."""
+        if self.quotas not in ("size", "need"):
+            raise ValueError(f"quotas is {self.quotas!r}; choose 'size' or 'need'")
         rng = np.random.default_rng() if random_state is None else random_state
-        quotas = class_quotas(y, len(np.unique(y)) if n_prototypes is None else n_prototypes)
-        geometry = geometry if self.geometry is None else self.geometry
+        n_classes = len(np.unique(y))
+        m = n_classes if n_prototypes is None else n_prototypes
+        metric = geometry if self.geometry is None else self.geometry
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
-        centroids = [self._cluster(X[rows], weight[rows], k, geometry, rng, n_jobs) for rows, k in quotas]
-        labels = np.concatenate([np.full(k, y[rows[0]]) for rows, k in quotas])
-        return Prototypes(np.concatenate(centroids), labels)
+        quotas = class_quotas(y, m)
+        n_rounds, left = 0, 0
+        if self.quotas == "need" and n_classes > 1:
+            quotas, n_rounds, left = class_quotas(y, n_classes), _ROUNDS, min(m, len(X)) - n_classes
+        centroids = [self._cluster(X[rows], weight[rows], k, metric, rng, n_jobs) for rows, k in quotas]
+        for later in reversed(range(n_rounds)):
+            wrong = weight / weight.mean() * _wrong(X, y, geometry, centroids, quotas, n_jobs)
+            more = left // (later + 1)
+            raised = raise_quotas(quotas, np.array([wrong[rows].sum() for rows, _ in quotas]), more)
+            for c, (rows, k) in enumerate(raised):
+                if k > quotas[c][1]:
+                    centroids[c] = self._cluster(X[rows], weight[rows], k, metric, rng, n_jobs)
+            quotas, left = raised, left - more
+        return Prototypes(np.concatenate(centroids), _labels(y, quotas))
 
     def _cluster(
         self, X: Array, weight: Array, k: int, geometry: Geometry, rng: np.random.Generator, n_jobs: int | None
@@ -64,3 +92,30 @@ class ClassCentroids(BaseEstimator):
             W[distance[:, 0].argsort()[::-1][: empty.sum()], np.flatnonzero(empty)] = 1.0
             Z = geometry.centroid_step(X, W / W.sum(axis=0), Z, n_jobs)
         return Z
+
+
+def _labels(y: Labels, quotas: list[tuple[Indices, int]]) -> Labels:
+    return np.concatenate([np.full(k, y[rows[0]]) for rows, k in quotas])
+
+
+def _wrong(
+    X: Array,
+    y: Labels,
+    geometry: Geometry,
+    centroids: list[Array],
+    quotas: list[tuple[Indices, int]],
+    n_jobs: int | None,
+) -> Array:
+    """Whether the nearest centroid is of another class, (n,)."""
+    Z = np.concatenate(centroids)
+    _, index = nearest(_rough_distances(geometry, Z), X, len(Z), 1, n_jobs)
+    wrong: Array = _labels(y, quotas)[index[:, 0]] != y
+    return wrong
+
+
+def _rough_distances(geometry: Geometry, Z: Array) -> Callable[[Array], Array]:
+    """From a block of X to its distances to Z, loose where they have to be solved for."""
+    if not isinstance(geometry, SmoothGeometry):
+        return geometry.distances_to(Z)
+    linearize = geometry.linearize_at(Z, _SLACK * geometry.slacks[0])
+    return lambda block: linearize(block).D

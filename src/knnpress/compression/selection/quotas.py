@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from knnpress.typing import Indices, Labels
+from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["class_quotas"]
+__all__ = ["class_quotas", "raise_quotas"]
 
 
 def class_quotas(y: Labels, n_prototypes: int) -> list[tuple[Indices, int]]:
@@ -28,8 +28,33 @@ def class_quotas(y: Labels, n_prototypes: int) -> list[tuple[Indices, int]]:
         raise ValueError(
             f"n_prototypes is {n_prototypes}, but there are {len(classes)} classes; give each at least one"
         )
-    n_prototypes = min(n_prototypes, len(y))
-    quotas = np.ones(len(classes), dtype=np.intp)
-    while quotas.sum() < n_prototypes:  # highest averages (Webster): the class worst served so far comes next
-        quotas[np.argmax(np.where(quotas < counts, counts / (quotas + 0.5), -1.0))] += 1
+    ones = np.ones(len(classes), dtype=np.intp)
+    quotas = _share_out(min(n_prototypes, len(y)) - len(classes), counts, ones, counts - 1)
     return [(np.flatnonzero(y == c), int(q)) for c, q in zip(classes, quotas, strict=True)]
+
+
+def raise_quotas(quotas: list[tuple[Indices, int]], errors: Array, n_more: int) -> list[tuple[Indices, int]]:
+    """Share `n_more` prototypes out among the classes: in proportion to their errors, and a little to their sizes.
+
+    Parameters
+    ----------
+    quotas : list of (rows, quota)
+        As `class_quotas` returns them.
+    errors : ndarray of shape (n_classes,)
+        How many points of each class are closer to a prototype of another. Each class is given one more on average, by
+        its size, so that no class is left out for good by a set that errs little.
+    n_more : int
+        At most as many as there are rows left.
+    """
+    counts = np.array([len(rows) for rows, _ in quotas])
+    now = np.array([quota for _, quota in quotas])
+    added = _share_out(n_more, errors + counts / counts.mean(), np.zeros_like(now), counts - now)
+    return [(rows, quota + int(more)) for (rows, quota), more in zip(quotas, added, strict=True)]
+
+
+def _share_out(n_seats: int, claims: Array, seats: Indices, room: Indices) -> Indices:
+    """Seats after `n_seats` more, by highest averages (Webster): the worst served so far, that has room, comes next."""
+    seats, most = seats.copy(), seats + room
+    for _ in range(n_seats):
+        seats[np.argmax(np.where(seats < most, claims / (seats + 0.5), -1.0))] += 1
+    return seats
