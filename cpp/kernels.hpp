@@ -24,8 +24,6 @@ struct SinkhornTables {
 struct SinkhornJob {
   const double* x;          // (n, n_bins) histograms
   const double* z;          // (m, n_bins)
-  const double* inverse_x;  // (n, n_bins) 1 / x, 0 for an empty bin
-  const double* inverse_z;  // (m, n_bins)
   int64_t n, m;
   double tol;               // on the L1 error of the x marginal
   int max_iter;

@@ -259,13 +259,6 @@ void check_bins(const SinkhornCost& cost, size_t bins) {
   if (bins != size_t(cost.tables.n_bins)) throw std::invalid_argument("histograms and ground cost differ in size");
 }
 
-// 1 / mass of each bin, 0 of an empty one: once a histogram, not once a pair
-Buffer inverses(const double* x, size_t size) {
-  Buffer out = allocate(size);
-  for (size_t k = 0; k < size; k++) out[k] = x[k] > 1e-290 ? 1.0 / x[k] : 0.0;
-  return out;
-}
-
 nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                    std::optional<InOut<double, 3>> potential, std::optional<InOut<double, 2>> relaxation, double tol,
                    int max_iter, bool transport, std::optional<In<double, 2>> limit,
@@ -282,12 +275,8 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
   if (tols && (tols->shape(0) != n || tols->shape(1) != m)) throw std::invalid_argument("tols must be (n, m)");
   auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
   auto iterations = make_array<int32_t>({n, m});
-  const Buffer inverse_x = inverses(data_of(X), product({n, X.shape(1)}));
-  const Buffer inverse_z = inverses(data_of(Z), product({m, X.shape(1)}));
   SinkhornJob job{data_of(X),
                   data_of(Z),
-                  inverse_x.get(),
-                  inverse_z.get(),
                   int64_t(n),
                   int64_t(m),
                   tol,

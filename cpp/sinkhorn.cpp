@@ -20,8 +20,8 @@ INLINE int64_t vectors_of(const SinkhornTables& t) { return int64_t(t.padded_bin
 
 // The lanes' state, arrays (padded_bins, kPairs); bins beyond n_bins hold marginal 0.
 struct Side {
-  double *marginal, *inverse;  // a bin's mass, and 1 / mass (0 for an empty bin)
-  double *scaling, *scaled;    // s of the last half-step, and marginal * relaxed s
+  double *marginal, *scaling;  // a bin's mass, and s of the last half-step
+  double *relaxed, *scaled;    // s with its overshoot, and marginal * relaxed
 };
 struct Lanes {
   Side x, z;
@@ -57,18 +57,21 @@ __attribute__((noinline)) void multiply_tile(const double* kernel, const V* inpu
 // in the step and never by more than half of it. Adds the L1 error of the marginal before the step to `error`.
 void half_step(const double* kernel, const SinkhornTables& t, const double* input, const Side& side,
                const V (&relax)[kVectors], V (&error)[kVectors]) {
-  const V *marginals = vectors(side.marginal), *inverses = vectors(side.inverse);
-  V *scalings = vectors(side.scaling), *scaleds = vectors(side.scaled), e[kVectors] = {};
+  const V* marginals = vectors(side.marginal);
+  V *scalings = vectors(side.scaling), *relaxeds = vectors(side.relaxed), *scaleds = vectors(side.scaled);
+  V e[kVectors] = {};
   for (int64_t i = 0; i < t.n_bins; i += kRows) {
     multiply_tile(kernel + i * t.n_bins, vectors(input), t.n_bins, scalings + i * kVectors);
     for (int64_t row = i * kVectors; row < (i + kRows) * kVectors; row += kVectors)
       for (int v = 0; v < kVectors; v++) {
         const int64_t at = row + v;
-        const V scaling = 1.0 / scalings[at], marginal = marginals[at], before = scaleds[at] * scalings[at];
-        const V ratio = min(max(before * inverses[at], splat(0.5)), splat(1.5));
-        e[v] += abs(before - marginal);
+        const V scaling = 1.0 / scalings[at], marginal = marginals[at];
+        const V ratio = min(relaxeds[at] * scalings[at], splat(kRange));  // of the marginal before to what it should be
+        const V relaxed = scaling * (1.0 + relax[v] * (1.0 - min(max(ratio, splat(0.5)), splat(1.5))));
+        e[v] += marginal * abs(ratio - 1.0);
         scalings[at] = scaling;
-        scaleds[at] = marginal * scaling * (1.0 + relax[v] * (1.0 - ratio));
+        relaxeds[at] = relaxed;
+        scaleds[at] = marginal * relaxed;
       }
   }
   for (int v = 0; v < kVectors; v++) error[v] += e[v];
@@ -95,9 +98,14 @@ INLINE void adapt(Relaxation& relax, double error, bool first) {
   }
 }
 
-INLINE double dot_log(const double* weight, const double* scaling, int padded) {
+// sum_k weight_k log(scaling_k); puts the logs in the place of the scalings
+INLINE double dot_log(const double* weight, double* scaling, int padded) {
   V total = {};
-  for (int k = 0; k < padded; k += W) total += load(weight + k) * log(load(scaling + k));
+  for (int k = 0; k < padded; k += W) {
+    const V logs = log(load(scaling + k));
+    total += load(weight + k) * logs;
+    store(scaling + k, logs);
+  }
   return sum(total);
 }
 
@@ -152,24 +160,28 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     relaxation[lane] = {job.relaxation ? job.relaxation[p] : 0.0, 0.0};
     relax[lane / W][lane % W] = 0.0;
     const int64_t i = p / job.m * d, j = p % job.m * d;
-    const double *a = job.x + i, *b = job.z + j, *inverse_a = job.inverse_x + i, *inverse_b = job.inverse_z + j;
+    const double *a = job.x + i, *b = job.z + j;
     if (job.potential_x) scaling_of(job.potential_x + p * d, a, t, column[0]);
     for (int k = 0; k < d; k++) {
       const int64_t at = int64_t(k) * kPairs + lane;
-      s.x.marginal[at] = a[k], s.x.inverse[at] = inverse_a[k];
-      s.z.marginal[at] = b[k], s.z.inverse[at] = inverse_b[k];
-      s.x.scaled[at] = job.potential_x ? a[k] * column[0][k] : a[k];
+      const double scaling = job.potential_x ? column[0][k] : 1.0;
+      s.x.marginal[at] = a[k], s.z.marginal[at] = b[k];
+      s.x.relaxed[at] = scaling, s.x.scaled[at] = a[k] * scaling;
     }
   };
   double *a = column[0], *b = column[1], *sx = column[2], *sz = column[3];
-  auto dual_value = [&](int lane) {  // a lower bound before convergence; copies the lane
+  auto copy_lane = [&](int lane) {
+    const double *x = job.x + pair[lane] / job.m * d, *z = job.z + pair[lane] % job.m * d;
     for (int k = 0; k < d; k++) {
       const int64_t at = int64_t(k) * kPairs + lane;
-      a[k] = s.x.marginal[at], b[k] = s.z.marginal[at];
+      a[k] = x[k], b[k] = z[k];
       sx[k] = s.x.scaling[at];  // exact for the relaxed sz that it answers
-      sz[k] = s.z.inverse[at] > 0.0 ? s.z.scaled[at] * s.z.inverse[at] : 1.0;
+      sz[k] = s.z.relaxed[at];
     }
     for (int k = d; k < padded; k++) a[k] = b[k] = 0.0, sx[k] = sz[k] = 1.0;
+  };
+  auto dual_value = [&](int lane) {  // a lower bound before convergence; leaves the lane's logs in sx and sz
+    copy_lane(lane);
     return t.reg * (dot_log(a, sx, padded) + dot_log(b, sz, padded));
   };
   auto beyond_limit = [&](int lane, int step) {  // looked at ever more rarely, and not where it must be solved
@@ -179,12 +191,9 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
   auto finish_pair = [&](int lane, double error) {
     const int64_t p = pair[lane];
     job.value[p] = dual_value(lane);
-    if (job.potential_x)
-      for (int k = 0; k < padded; k += W) {
-        const V potential = t.reg * log(load(sx + k));
-        for (int l = 0; l < W && k + l < d; l++) job.potential_x[p * d + k + l] = potential[l];
-      }
+    for (int k = 0; job.potential_x && k < d; k++) job.potential_x[p * d + k] = t.reg * sx[k];
     if (job.transport) {
+      copy_lane(lane);
       for (int k = 0; k < d; k++) a[k] *= sx[k], b[k] *= sz[k];
       job.value[p] = bilinear(a, t.plan_cost, b, t);
     }
@@ -397,7 +406,7 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
       }
     for (int step = 1; remaining > 0; step++) {
       V gap[kVectors] = {}, plain[kVectors] = {};
-      for (int64_t k = 0; k < vectors_of(t); k++) vectors(s.z.scaled)[k] = vectors(scaled)[k];
+      for (int64_t k = 0; k < vectors_of(t); k++) vectors(s.z.relaxed)[k] = vectors(scaling)[k];
       half_step(t.kernel, t, scaled, s.z, plain, gap);
       for (int lane = 0; lane < count; lane++) {
         const double e = gap[lane / W][lane % W];

@@ -33,7 +33,7 @@ __all__ = ["TUNED", "best_seconds", "measure", "tune_method"]
 #: Methods whose sharpness is tuned once a data set, and by which error
 TUNED = {"SCC": "held-out", "SHC": "held-out", "SCC paper": "held-out", "SHC paper": "training"}
 
-_TUNING_ROWS, _TRIALS, _TUNING_SECONDS = 800, 10, 300.0
+_TUNING_ROWS, _TRIALS, _TUNING_SECONDS = 800, 20, 600.0
 _PARTS, _PART = 4, 0.25  # held-out parts that a trial is judged by: as many points as there are rows
 _TRIAL = {"max_iter": 40, "early_stopping": False}  # a short descent tells good from bad
 _RANGE = 3.0  # of gamma, up and down from the usual one
