@@ -62,15 +62,13 @@ class ClassCentroids(BaseEstimator):
             raise ValueError(f"quotas is {self.quotas!r}; choose 'size' or 'need'")
         rng = np.random.default_rng() if random_state is None else random_state
         n_classes = len(np.unique(y))
-        m = n_classes if n_prototypes is None else n_prototypes
+        m = n_classes if n_prototypes is None else min(n_prototypes, len(X))
+        left = max(0, m - n_classes) if self.quotas == "need" and n_classes > 1 else 0
         metric = geometry if self.geometry is None else self.geometry
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
-        quotas = class_quotas(y, m)
-        n_rounds, left = 0, 0
-        if self.quotas == "need" and n_classes > 1:
-            quotas, n_rounds, left = class_quotas(y, n_classes), _ROUNDS, min(m, len(X)) - n_classes
+        quotas = class_quotas(y, m - left)
         centroids = [self._cluster(X[rows], weight[rows], k, metric, rng, n_jobs) for rows, k in quotas]
-        for later in reversed(range(n_rounds)):
+        for later in reversed(range(_ROUNDS if left else 0)):
             wrong = weight / weight.mean() * _wrong(X, y, geometry, centroids, quotas, n_jobs)
             more = left // (later + 1)
             raised = raise_quotas(quotas, np.array([wrong[rows].sum() for rows, _ in quotas]), more)
