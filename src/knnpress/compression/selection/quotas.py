@@ -8,6 +8,8 @@ from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["class_quotas", "raise_quotas"]
 
+_EVENLY = 0.05  # share of a class that counts as errors in any case
+
 
 def class_quotas(y: Labels, n_prototypes: int) -> list[tuple[Indices, int]]:
     """Share prototypes out among the classes: in proportion to their sizes, at least one each.
@@ -41,14 +43,14 @@ def raise_quotas(quotas: list[tuple[Indices, int]], errors: Array, n_more: int) 
     quotas : list of (rows, quota)
         As `class_quotas` returns them.
     errors : ndarray of shape (n_classes,)
-        How many points of each class are closer to a prototype of another. Each class is given one more on average, by
-        its size, so that no class is left out for good by a set that errs little.
+        How many points of each class are closer to a prototype of another. One in twenty of a class is added, so that
+        sets that err little are shared out by size.
     n_more : int
         At most as many as there are rows left.
     """
     counts = np.array([len(rows) for rows, _ in quotas])
     now = np.array([quota for _, quota in quotas])
-    added = _share_out(n_more, errors + counts / counts.mean(), np.zeros_like(now), counts - now)
+    added = _share_out(n_more, errors + _EVENLY * counts, np.zeros_like(now), counts - now)
     return [(rows, quota + int(more)) for (rows, quota), more in zip(quotas, added, strict=True)]
 
 
