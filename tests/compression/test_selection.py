@@ -135,7 +135,8 @@ def test_quotas_are_raised_by_errors_and_a_little_by_size_as_far_as_there_are_ro
     y = np.repeat([0, 1, 2], [10, 10, 3])
     ones = class_quotas(y, 3)
     raised = raise_quotas(ones, np.array([0.0, 9.0, 0.0]), 6)
-    assert [q for _, q in raised] == [2, 6, 1]
+    assert [q for _, q in raised] == [1, 7, 1]
+    assert [q for _, q in raise_quotas(ones, np.array([0.0, 2.0, 0.0]), 6)] == [2, 6, 1]  # the errors weigh less
     assert all((y[rows] == label).all() for label, (rows, _) in enumerate(raised))
     assert [q for _, q in raise_quotas(ones, np.zeros(3), 5)] == [3, 3, 2]  # none errs: by size
     assert [q for _, q in raise_quotas(ones, np.array([0.0, 0.0, 99.0]), 4)] == [2, 2, 3]  # there are but three
