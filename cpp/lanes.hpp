@@ -24,6 +24,22 @@ typedef double V __attribute__((vector_size(W * 8)));
 typedef double Loose __attribute__((vector_size(W * 8), aligned(8), may_alias));  // for unaligned loads and stores
 typedef uint64_t U __attribute__((vector_size(W * 8)));
 
+// Single precision, twice as many lanes: for what is refined later, or need not be exact.
+typedef float F __attribute__((vector_size(W * 8)));
+typedef uint32_t UF __attribute__((vector_size(W * 8)));
+template <class T>
+struct Vector;
+template <>
+struct Vector<double> {
+  typedef V type;
+  static constexpr int lanes = W;
+};
+template <>
+struct Vector<float> {
+  typedef F type;
+  static constexpr int lanes = 2 * W;
+};
+
 // Accumulators of a register tile: 12 of 16 registers, or 24 of 32.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int kAccumulators = 24;
@@ -39,9 +55,12 @@ struct Int {
 INLINE V splat(double x) { return x - V{}; }
 INLINE V load(const double* p) { return *reinterpret_cast<const Loose*>(p); }
 INLINE void store(double* p, V x) { *reinterpret_cast<Loose*>(p) = x; }
-INLINE V max(V a, V b) { return a > b ? a : b; }
-INLINE V min(V a, V b) { return a < b ? a : b; }
+template <class X>
+INLINE X max(X a, X b) { return a > b ? a : b; }
+template <class X>
+INLINE X min(X a, X b) { return a < b ? a : b; }
 INLINE V abs(V x) { return (V)((U)x & 0x7fffffffffffffffULL); }
+INLINE F abs(F x) { return (F)((UF)x & 0x7fffffffU); }
 INLINE double sum(V x) {
   double s = 0;
   for (int l = 0; l < W; l++) s += x[l];
