@@ -13,9 +13,12 @@ struct SinkhornTables {
   int n_bins;
   int padded_bins;          // n_bins rounded up to the kernel's tile and vector width
   bool scaling_is_safe;     // exp(-cost) and every scaling stay far from overflow: use the shared kernel
+  bool single_is_safe;      // also in single precision
   double reg;
   const double* kernel;     // exp(-C), rows tiled for the x half-step
   const double* kernel_t;   // exp(-C)', rows tiled for the z half-step
+  const float* kernel_single;    // the same in single precision
+  const float* kernel_t_single;
   const double* plan_cost;  // exp(-C) * M, row-major (n_bins, padded_bins)
   const double* cost;       // C = M / reg, row-major (n_bins, padded_bins)
   const double* cost_t;     // C', row-major (n_bins, padded_bins)
@@ -28,6 +31,7 @@ struct SinkhornJob {
   double tol;               // on the L1 error of the x marginal
   int max_iter;
   bool transport;           // value = <T, M> instead of the dual value
+  bool single;              // scale in single precision, where that is safe: for a tol above about 1e-5
   double* potential_x;      // (n, m, n_bins) start and result, or null: start at zero and keep nothing
   double* relaxation;       // (n, m) over-relaxation to start with and learnt, or null, with potential_x
   const double* limit;      // (n, m) or null; a pair whose dual value must exceed it is left out: value infinity. -inf:
@@ -64,7 +68,7 @@ struct Kernels {
                         double* value, double* potential, int32_t* iterations, double* error);
   // out[j] = sum_i weight[i, j] potential_z[i, j], recovered from potential_x by one half-step
   void (*sinkhorn_pullback)(const SinkhornTables&, const double* x, int64_t n, int64_t m, const double* potential_x,
-                            const double* weight, double tolerance, double* work, double* out);
+                            const double* weight, double tolerance, bool single, double* work, double* out);
   int64_t (*sinkhorn_work)(const SinkhornTables&);  // doubles of scratch the three above need
 };
 

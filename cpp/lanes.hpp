@@ -53,7 +53,12 @@ struct Int {
 };
 
 INLINE V splat(double x) { return x - V{}; }
+INLINE F splat(float x) { return x - F{}; }
 INLINE V load(const double* p) { return *reinterpret_cast<const Loose*>(p); }
+INLINE V load(const float* p) {  // W floats, widened
+  typedef float Half __attribute__((vector_size(W * 4), aligned(4), may_alias));
+  return __builtin_convertvector(*reinterpret_cast<const Half*>(p), V);
+}
 INLINE void store(double* p, V x) { *reinterpret_cast<Loose*>(p) = x; }
 template <class X>
 INLINE X max(X a, X b) { return a > b ? a : b; }

@@ -215,13 +215,13 @@ Out<double> box_gaps(In<double, 2> low, In<double, 2> high, In<double, 2> X) {
 
 // ---- entropic transport ---------------------------------------------------------------------------------------
 
-// Scalings are at most about exp(1.5 max C): 300 keeps them within 1e200.
-constexpr double kSafeCost = 300.0;
+// Scalings are at most about exp(1.5 max C): 300 keeps them within 1e200, and 40 within 1e27, for floats.
+constexpr double kSafeCost = 300.0, kSafeSingleCost = 40.0;
 
 struct SinkhornCost {
   const Kernels* kernels;
   SinkhornTables tables{};
-  Buffer kernel, kernel_t, plan_cost, cost, cost_t;
+  Buffer kernel, kernel_t, plan_cost, cost, cost_t, singles;
 
   SinkhornCost(In<double, 2> M, double reg) : kernels(&chosen->kernels) {
     if (M.shape(0) != M.shape(1) || M.shape(0) < 1 || M.shape(0) > 100000)
@@ -250,8 +250,11 @@ struct SinkhornCost {
         kernel[(size_t(i / rows) * d + j) * rows + i % rows] = kernel[size_t(j) * rows];
         kernel_t[(size_t(i / rows) * d + j) * rows + i % rows] = kernel_t[size_t(j) * rows];
       }
-    tables = {d,  padded, largest <= kSafeCost, reg, kernel.get(), kernel_t.get(), plan_cost.get(), cost.get(),
-              cost_t.get()};
+    singles = allocate(size);
+    float *single = reinterpret_cast<float*>(singles.get()), *single_t = single + size;
+    for (size_t k = 0; k < size; k++) single[k] = float(kernel[k]), single_t[k] = float(kernel_t[k]);
+    tables = {d, padded, largest <= kSafeCost, largest <= kSafeSingleCost, reg, kernel.get(), kernel_t.get(), single,
+              single_t, plan_cost.get(), cost.get(), cost_t.get()};
   }
 };
 
@@ -262,7 +265,7 @@ void check_bins(const SinkhornCost& cost, size_t bins) {
 nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                    std::optional<InOut<double, 3>> potential, std::optional<InOut<double, 2>> relaxation, double tol,
                    int max_iter, bool transport, std::optional<In<double, 2>> limit,
-                   std::optional<In<double, 2>> tols) {
+                   std::optional<In<double, 2>> tols, bool single) {
   check_bins(cost, X.shape(1));
   check_bins(cost, Z.shape(1));
   const size_t n = X.shape(0), m = Z.shape(0);
@@ -282,6 +285,7 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                   tol,
                   std::max(max_iter, 1),
                   transport,
+                  single,
                   potential ? data_of(*potential) : nullptr,
                   relaxation ? data_of(*relaxation) : nullptr,
                   limit ? data_of(*limit) : nullptr,
@@ -315,7 +319,7 @@ nb::tuple sinkhorn_self(const SinkhornCost& cost, In<double, 2> X, double tol, i
 }
 
 Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<double, 3> potential,
-                              In<double, 2> weight, double tolerance) {
+                              In<double, 2> weight, double tolerance, bool single) {
   check_bins(cost, X.shape(1));
   const size_t n = X.shape(0), m = weight.shape(1);
   if (weight.shape(0) != n || potential.shape(0) != n || potential.shape(1) != m || potential.shape(2) != X.shape(1))
@@ -325,7 +329,7 @@ Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<doub
   const double *x = data_of(X), *p = data_of(potential), *w = data_of(weight);
   nb::gil_scoped_release released;
   Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
-  cost.kernels->sinkhorn_pullback(cost.tables, x, int64_t(n), int64_t(m), p, w, tolerance, work.get(), data);
+  cost.kernels->sinkhorn_pullback(cost.tables, x, int64_t(n), int64_t(m), p, w, tolerance, single, work.get(), data);
   return out;
 }
 
@@ -360,7 +364,7 @@ NB_MODULE(_core, module) {
       .def(nb::init<In<double, 2>, double>(), "M"_a, "reg"_a)
       .def_prop_ro("stabilised", [](const SinkhornCost& c) { return !c.tables.scaling_is_safe; });
   module.def("sinkhorn", &sinkhorn, "cost"_a, "X"_a, "Z"_a, "potential"_a.none(), "relaxation"_a.none(), "tol"_a,
-             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none(), "tols"_a.none() = nb::none());
+             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none(), "tols"_a.none() = nb::none(), "single"_a = false);
   module.def("sinkhorn_self", &sinkhorn_self, "cost"_a, "X"_a, "tol"_a, "max_iter"_a);
-  module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a);
+  module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a, "single"_a = false);
 }

@@ -3,7 +3,8 @@
 // The plan of a pair is T = a sx K sz b with K = exp(-C); a half-step is s = 1 / (K' (marginal * other s)). In logs,
 // s = exp(potential / reg). Two solvers compute the same thing:
 //   - shared: one pair per SIMD lane, all lanes multiply the same K, a matrix product in registers. A lane that has
-//     converged is given the next pair at once, so no lane waits for another.
+//     converged is given the next pair at once, so no lane waits for another. Scalings are doubles, or floats, twice
+//     as many, where marginals need not be met closely; potentials and values are doubles in any case.
 //   - stabilised: where exp(-C) would underflow. One pair at a time, log-domain steps, with the potentials absorbed
 //     into a kernel of its own between them.
 #include "lanes.hpp"
@@ -13,18 +14,23 @@ namespace {
 
 constexpr int kVectors = 3;                      // vectors of pairs in a register tile
 constexpr int kRows = kAccumulators / kVectors;  // bins in a register tile
-constexpr int kPairs = kVectors * W;             // pairs in flight
+template <class T>
+constexpr int kPairs = kVectors * Vector<T>::lanes;  // pairs in flight
 constexpr double kRange = 1e100;                 // scalings beyond it are absorbed into the potentials
+template <class T>
+constexpr T kMost = sizeof(T) == 8 ? T(kRange) : T(1e30);
 
 INLINE int64_t vectors_of(const SinkhornTables& t) { return int64_t(t.padded_bins) * kVectors; }
 
-// The lanes' state, arrays (padded_bins, kPairs); bins beyond n_bins hold marginal 0.
+// The lanes' state, arrays (padded_bins, kPairs<T>); bins beyond n_bins hold marginal 0.
+template <class T>
 struct Side {
-  double *marginal, *scaling;  // a bin's mass, and s of the last half-step
-  double *relaxed, *scaled;    // s with its overshoot, and marginal * relaxed
+  T *marginal, *scaling;  // a bin's mass, and s of the last half-step
+  T *relaxed, *scaled;    // s with its overshoot, and marginal * relaxed
 };
+template <class T>
 struct Lanes {
-  Side x, z;
+  Side<T> x, z;
 };
 constexpr int kArrays = 8;
 
@@ -32,21 +38,32 @@ int64_t sinkhorn_work(const SinkhornTables& t) {
   const int64_t stabilised = t.scaling_is_safe ? 0 : 2 * int64_t(t.n_bins) * t.padded_bins;
   return kArrays * vectors_of(t) * W + 10 * int64_t(t.padded_bins) + stabilised;
 }
-INLINE Lanes carve_lanes(const SinkhornTables& t, double* work) {
-  const int64_t n = vectors_of(t) * W;
-  return {{work, work + n, work + 2 * n, work + 3 * n}, {work + 4 * n, work + 5 * n, work + 6 * n, work + 7 * n}};
+template <class T>
+INLINE Lanes<T> carve_lanes(const SinkhornTables& t, double* work) {
+  const int64_t n = vectors_of(t) * Vector<T>::lanes;
+  T* p = reinterpret_cast<T*>(work);
+  for (int64_t k = 0; k < kArrays * n; k++) p[k] = 0;
+  return {{p, p + n, p + 2 * n, p + 3 * n}, {p + 4 * n, p + 5 * n, p + 6 * n, p + 7 * n}};
 }
 INLINE double* after_lanes(const SinkhornTables& t, double* work) { return work + kArrays * vectors_of(t) * W; }
 
-INLINE const V* vectors(const double* p) { return reinterpret_cast<const V*>(p); }
-INLINE V* vectors(double* p) { return reinterpret_cast<V*>(p); }
+template <class T>
+INLINE auto vectors(const T* p) { return reinterpret_cast<const typename Vector<T>::type*>(p); }
+template <class T>
+INLINE auto vectors(T* p) { return reinterpret_cast<typename Vector<T>::type*>(p); }
+template <class T>
+INLINE const T* kernel_of(const SinkhornTables& t, bool transposed) {
+  if constexpr (sizeof(T) == 8) return transposed ? t.kernel_t : t.kernel;
+  else return transposed ? t.kernel_t_single : t.kernel_single;
+}
 
 // sums = kernel input for one tile of kRows bins. A function of its own: the product needs every register.
-__attribute__((noinline)) void multiply_tile(const double* kernel, const V* input, int n_bins, V* sums) {
-  V acc[kRows][kVectors] = {};
+template <class T, class X = typename Vector<T>::type>
+__attribute__((noinline)) void multiply_tile(const T* kernel, const X* input, int n_bins, X* sums) {
+  X acc[kRows][kVectors] = {};
   for (int k = 0; k < n_bins; k++, kernel += kRows, input += kVectors)
     for (int r = 0; r < kRows; r++) {
-      const double x = kernel[r];
+      const T x = kernel[r];
       for (int v = 0; v < kVectors; v++) acc[r][v] += x * input[v];
     }
   for (int r = 0; r < kRows; r++)
@@ -55,20 +72,22 @@ __attribute__((noinline)) void multiply_tile(const double* kernel, const V* inpu
 
 // scaling = 1 / (kernel input). The scaled marginal overshoots by a share `relax` (over-relaxation), to first order
 // in the step and never by more than half of it. Adds the L1 error of the marginal before the step to `error`.
-void half_step(const double* kernel, const SinkhornTables& t, const double* input, const Side& side,
-               const V (&relax)[kVectors], V (&error)[kVectors]) {
-  const V* marginals = vectors(side.marginal);
-  V *scalings = vectors(side.scaling), *relaxeds = vectors(side.relaxed), *scaleds = vectors(side.scaled);
-  V e[kVectors] = {};
+template <class T, class X = typename Vector<T>::type>
+void half_step(const T* kernel, const SinkhornTables& t, const T* input, const Side<T>& side,
+               const X (&relax)[kVectors], X (&error)[kVectors]) {
+  const X* marginals = vectors(side.marginal);
+  X *scalings = vectors(side.scaling), *relaxeds = vectors(side.relaxed), *scaleds = vectors(side.scaled);
+  X e[kVectors] = {};
+  const T one = 1, half = T(0.5), more = T(1.5);
   for (int64_t i = 0; i < t.n_bins; i += kRows) {
     multiply_tile(kernel + i * t.n_bins, vectors(input), t.n_bins, scalings + i * kVectors);
     for (int64_t row = i * kVectors; row < (i + kRows) * kVectors; row += kVectors)
       for (int v = 0; v < kVectors; v++) {
         const int64_t at = row + v;
-        const V scaling = 1.0 / scalings[at], marginal = marginals[at];
-        const V ratio = min(relaxeds[at] * scalings[at], splat(kRange));  // of the marginal before to what it should be
-        const V relaxed = scaling * (1.0 + relax[v] * (1.0 - min(max(ratio, splat(0.5)), splat(1.5))));
-        e[v] += marginal * abs(ratio - 1.0);
+        const X scaling = one / scalings[at], marginal = marginals[at];
+        const X ratio = min(relaxeds[at] * scalings[at], splat(kMost<T>));  // of the marginal before to what it should be
+        const X relaxed = scaling * (one + relax[v] * (one - min(max(ratio, splat(half)), splat(more))));
+        e[v] += marginal * abs(ratio - one);
         scalings[at] = scaling;
         relaxeds[at] = relaxed;
         scaleds[at] = marginal * relaxed;
@@ -140,16 +159,18 @@ INLINE void leave_out(const SinkhornJob& job, int64_t p) {
 
 // ---- shared kernel, one pair per lane -------------------------------------------------------------------------
 
+template <class T, class X = typename Vector<T>::type>
 void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work) {
+  constexpr int L = Vector<T>::lanes, kPairs = KNNPRESS_TARGET::kPairs<T>;
   const int d = t.n_bins, padded = t.padded_bins;
-  const Lanes s = carve_lanes(t, work);
+  const Lanes<T> s = carve_lanes<T>(t, work);
   double* column[4];  // contiguous copies of one lane
   for (int k = 0; k < 4; k++) column[k] = after_lanes(t, work) + int64_t(k) * padded;
   const int64_t n_jobs = job.n * job.m;
   int64_t next = 0, pair[kPairs];
   int iterations[kPairs], active = 0;
   Relaxation relaxation[kPairs];
-  V relax[kVectors] = {};
+  X relax[kVectors] = {};
 
   auto load_pair = [&](int lane) {
     while (job.limit && next < n_jobs && job.limit[next] == -__builtin_inf()) leave_out(job, next++);
@@ -158,15 +179,15 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     active++;
     iterations[lane] = 0;
     relaxation[lane] = {job.relaxation ? job.relaxation[p] : 0.0, 0.0};
-    relax[lane / W][lane % W] = 0.0;
+    relax[lane / L][lane % L] = 0;
     const int64_t i = p / job.m * d, j = p % job.m * d;
     const double *a = job.x + i, *b = job.z + j;
     if (job.potential_x) scaling_of(job.potential_x + p * d, a, t, column[0]);
     for (int k = 0; k < d; k++) {
       const int64_t at = int64_t(k) * kPairs + lane;
       const double scaling = job.potential_x ? column[0][k] : 1.0;
-      s.x.marginal[at] = a[k], s.z.marginal[at] = b[k];
-      s.x.relaxed[at] = scaling, s.x.scaled[at] = a[k] * scaling;
+      s.x.marginal[at] = T(a[k]), s.z.marginal[at] = T(b[k]);
+      s.x.relaxed[at] = T(scaling), s.x.scaled[at] = T(a[k] * scaling);
     }
   };
   double *a = column[0], *b = column[1], *sx = column[2], *sz = column[3];
@@ -203,26 +224,25 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     active--;
   };
 
-  for (int64_t k = 0; k < kArrays * vectors_of(t) * W; k++) work[k] = 0.0;
-  for (int k = 0; k < d * kPairs; k++) s.x.scaled[k] = 1.0;  // lanes that never get a pair stay finite
+  for (int k = 0; k < d * kPairs; k++) s.x.scaled[k] = 1;  // lanes that never get a pair stay finite
   for (int lane = 0; lane < kPairs; lane++) load_pair(lane);
   while (active > 0) {
-    V error_z[kVectors] = {}, error_x[kVectors] = {};
-    half_step(t.kernel_t, t, s.x.scaled, s.z, relax, error_z);
-    half_step(t.kernel, t, s.z.scaled, s.x, relax, error_x);
+    X error_z[kVectors] = {}, error_x[kVectors] = {};
+    half_step<T>(kernel_of<T>(t, true), t, s.x.scaled, s.z, relax, error_z);
+    half_step<T>(kernel_of<T>(t, false), t, s.z.scaled, s.x, relax, error_x);
     for (int lane = 0; lane < kPairs; lane++) {
       if (pair[lane] < 0) continue;
       // a plain step meets its marginal exactly, so only the other one is off
-      double error = error_x[lane / W][lane % W];
-      const double other = error_z[lane / W][lane % W];
-      if (relax[lane / W][lane % W] > 0.0 && other > error) error = other;
+      double error = error_x[lane / L][lane % L];
+      const double other = error_z[lane / L][lane % L];
+      if (relax[lane / L][lane % L] > 0 && other > error) error = other;
       const int step = ++iterations[lane];
       if (step >= job.max_iter || error < tol_of(job, pair[lane]) || beyond_limit(lane, step)) {
         finish_pair(lane, error);
         load_pair(lane);
       } else {  // the first step has nothing yet to overshoot from
         if (step % kWindow == 0) adapt(relaxation[lane], error, step == kWindow);
-        relax[lane / W][lane % W] = relaxation[lane].amount;
+        relax[lane / L][lane % L] = T(relaxation[lane].amount);
       }
     }
   }
@@ -348,7 +368,8 @@ INLINE void start_potential(const SinkhornTables& t, const double* potential, do
 // ---- the three operations -------------------------------------------------------------------------------------
 
 void sinkhorn(const SinkhornTables& t, const SinkhornJob& job, double* work) {
-  if (t.scaling_is_safe) return solve_shared(t, job, work);
+  if (job.single && t.single_is_safe) return solve_shared<float>(t, job, work);
+  if (t.scaling_is_safe) return solve_shared<double>(t, job, work);
   Stabilised s = carve_stabilised(t, work);
   for (int64_t p = 0; p < job.n * job.m; p++) {
     if (job.limit && job.limit[p] == -__builtin_inf()) {
@@ -392,11 +413,12 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
     }
     return;
   }
-  const Lanes s = carve_lanes(t, work);
-  double *a = s.x.marginal, *scaled = s.x.scaled, *scaling = s.x.scaling;
+  constexpr int kPairs = KNNPRESS_TARGET::kPairs<double>;
+  double *a, *scaled, *scaling;
   for (int64_t first = 0; first < n; first += kPairs) {
     const int count = n - first < kPairs ? int(n - first) : kPairs;
-    for (int64_t k = 0; k < kArrays * vectors_of(t) * W; k++) work[k] = 0.0;
+    const Lanes<double> s = carve_lanes<double>(t, work);
+    a = s.x.marginal, scaled = s.x.scaled, scaling = s.x.scaling;
     bool done[kPairs] = {};
     int remaining = count;
     for (int lane = 0; lane < kPairs; lane++)
@@ -407,7 +429,7 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
     for (int step = 1; remaining > 0; step++) {
       V gap[kVectors] = {}, plain[kVectors] = {};
       for (int64_t k = 0; k < vectors_of(t); k++) vectors(s.z.relaxed)[k] = vectors(scaling)[k];
-      half_step(t.kernel, t, scaled, s.z, plain, gap);
+      half_step<double>(t.kernel, t, scaled, s.z, plain, gap);
       for (int lane = 0; lane < count; lane++) {
         const double e = gap[lane / W][lane % W];
         if (done[lane] || (step < max_iter && !(e < tol))) continue;
@@ -430,29 +452,28 @@ void sinkhorn_self(const SinkhornTables& t, const double* x, int64_t n, double t
   }
 }
 
-void pullback(const SinkhornTables& t, const double* x, int64_t n, int64_t m, const double* potential_x,
-              const double* weight, double tolerance, double* work, double* out) {
+template <class T, class X = typename Vector<T>::type>
+void pullback_in(const SinkhornTables& t, const double* x, int64_t n, int64_t m, const double* potential_x,
+                 const double* weight, double tolerance, double* work, double* out) {
+  constexpr int kPairs = KNNPRESS_TARGET::kPairs<T>;
   const int d = t.n_bins;
-  const Lanes s = carve_lanes(t, work);
+  const Lanes<T> s = carve_lanes<T>(t, work);
   double* column = after_lanes(t, work);
-  for (int64_t k = 0; k < kArrays * vectors_of(t) * W; k++) work[k] = 0.0;
   for (int64_t j = 0; j < m; j++) {
     double* gradient = out + j * d;
     for (int k = 0; k < d; k++) gradient[k] = 0.0;
     double weights[kPairs];
     int count = 0;
     auto flush = [&]() {
-      V plain[kVectors] = {}, unused[kVectors] = {};
+      X plain[kVectors] = {}, unused[kVectors] = {};
       for (int lane = count; lane < kPairs; lane++)  // idle lanes repeat the first: any valid pair will do
         for (int k = 0; k < d; k++) s.x.scaled[int64_t(k) * kPairs + lane] = s.x.scaled[int64_t(k) * kPairs];
-      half_step(t.kernel_t, t, s.x.scaled, s.z, plain, unused);
+      half_step<T>(kernel_of<T>(t, true), t, s.x.scaled, s.z, plain, unused);
+      for (int lane = count; lane < kPairs; lane++) weights[lane] = 0.0;
       for (int k = 0; k < d; k++) {
         V total = {};
-        for (int v = 0; v < kVectors; v++) {
-          V w = {};
-          for (int l = 0; l < W; l++) w[l] = v * W + l < count ? weights[v * W + l] : 0.0;
-          total += w * log(vectors(s.z.scaling)[int64_t(k) * kVectors + v]);
-        }
+        for (int lane = 0; lane < kPairs; lane += W)
+          total += load(weights + lane) * log(load(s.z.scaling + int64_t(k) * kPairs + lane));
         gradient[k] += t.reg * sum(total);
       }
       count = 0;
@@ -463,7 +484,7 @@ void pullback(const SinkhornTables& t, const double* x, int64_t n, int64_t m, co
       const double *a = x + i * d, *potential = potential_x + (i * m + j) * d;
       if (t.scaling_is_safe) {
         scaling_of(potential, a, t, column);
-        for (int k = 0; k < d; k++) s.x.scaled[int64_t(k) * kPairs + count] = a[k] * column[k];
+        for (int k = 0; k < d; k++) s.x.scaled[int64_t(k) * kPairs + count] = T(a[k] * column[k]);
         weights[count++] = w;
         if (count == kPairs) flush();
       } else {
@@ -475,6 +496,12 @@ void pullback(const SinkhornTables& t, const double* x, int64_t n, int64_t m, co
     }
     if (count > 0) flush();
   }
+}
+
+void pullback(const SinkhornTables& t, const double* x, int64_t n, int64_t m, const double* potential_x,
+              const double* weight, double tolerance, bool single, double* work, double* out) {
+  auto run = single && t.single_is_safe ? pullback_in<float> : pullback_in<double>;
+  run(t, x, n, m, potential_x, weight, tolerance, work, out);
 }
 
 }  // namespace

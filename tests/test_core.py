@@ -174,6 +174,41 @@ def test_sinkhorn_agrees_with_the_log_domain_reference_in_every_size(rng, d, zer
             assert_allclose(potential[i, j], expected.potential_x + shift, rtol=0, atol=1e-9)
 
 
+@ZEROS
+@pytest.mark.parametrize("d", [2, 5, 13, 25, 60])
+def test_sinkhorn_in_single_precision_agrees_with_that_in_double(rng, d, zeros):
+    M, reg, tol = random_cost(rng, d), 0.3, 1e-4
+    X, Z, W = random_histograms(rng, 17, d, zeros), random_histograms(rng, 6, d, zeros), rng.normal(size=(17, 6))
+    cost = _core.SinkhornCost(M, reg)
+    values, gradients = [], []
+    for single in (False, True):
+        potential, relaxation = np.zeros((17, 6, d)), np.zeros((17, 6))
+        for _ in range(2):  # cold, then warm
+            value, iterations, error = _core.sinkhorn(
+                cost, X, Z, potential, relaxation, tol, 1000, False, None, None, single
+            )
+            assert (error < tol).all()
+            assert (iterations > 0).all()
+        values.append(value)
+        gradients.append(_core.sinkhorn_pullback(cost, X, potential, W, 0.0, single))
+    assert not np.array_equal(*values)  # it is another precision
+    assert_allclose(values[1], solve(M, reg, X, Z)[0], rtol=0, atol=1e-4 * M.max())
+    assert_allclose(*values, rtol=0, atol=1e-5 * M.max())
+    gauge = (gradients[1] - gradients[0]).mean(axis=1, keepdims=True)
+    assert_allclose(gradients[1] - gauge, gradients[0], rtol=0, atol=1e-3 * np.abs(gradients[0]).max())
+
+
+@pytest.mark.parametrize(("times", "safe"), [(30, True), (60, False), (400, False)])
+def test_sinkhorn_is_in_single_precision_only_where_no_scaling_can_overflow(rng, times, safe):
+    M, reg = far_corner(grid_cost(3), 0.3, times), 0.3
+    X, Z = random_histograms(rng, 5, 9, 0.3), random_histograms(rng, 4, 9)
+    cost = _core.SinkhornCost(M, reg)
+    settings = (cost, X, Z, None, None, 1e-4, 1000, False, None, None)
+    double, single = _core.sinkhorn(*settings)[0], _core.sinkhorn(*settings, True)[0]
+    assert np.array_equal(double, single) != safe
+    assert_allclose(single, double, rtol=1e-4)
+
+
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 40), (23, 3), (24, 1), (13, 13)])
 def test_sinkhorn_serves_any_number_of_pairs(rng, n, m):
     M, X, Z = grid_cost(2), random_histograms(rng, n, 4), random_histograms(rng, m, 4)

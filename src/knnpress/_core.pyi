@@ -39,6 +39,7 @@ def sinkhorn(
     transport: bool,
     limit: NDArray[np.float64] | None = None,
     tols: NDArray[np.float64] | None = None,
+    single: bool = False,
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]: ...
 def sinkhorn_self(
     cost: SinkhornCost, X: NDArray[np.float64], tol: float, max_iter: int
@@ -49,4 +50,5 @@ def sinkhorn_pullback(
     potential: NDArray[np.float64],
     weight: NDArray[np.float64],
     tolerance: float,
+    single: bool = False,
 ) -> NDArray[np.float64]: ...

@@ -39,6 +39,7 @@ _AUTO_REG = 0.1  # of the median positive ground cost
 _LARGEST_COST = 1e300
 _LEAST_POINTS = 64  # below which a plain search is as quick
 _LOOSEST = (0.05, 1e3)  # what is good enough for a pair of no weight: an L1 error of marginals, and times the tolerance
+_SINGLE = 1e-4  # L1 error of marginals that floats reach with ease
 _CENTERS = 8  # by which the others are searched
 
 
@@ -318,7 +319,7 @@ class Sinkhorn(BaseEstimator):
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W, dtype=np.float64)
                 memory.looseness = _looseness(W) if self.exact_gradient else None
-                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, least_weight(W))
+                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, least_weight(W), solver.single)
                 gradient -= W.sum(axis=0)[:, None] * self_potential
                 gradient -= gradient.mean(axis=1, keepdims=True)
                 return gradient
@@ -343,7 +344,9 @@ class Sinkhorn(BaseEstimator):
     def _solver(self, slack: float = 1.0) -> _Solver:
         M = self._check_settings()
         cost = _core.SinkhornCost(M, resolve_reg(self.reg, M))
-        return _Solver(cost, self.value == "transport", self.value == "divergence", slack * self.tol, self.max_iter)
+        debiased, tol = self.value == "divergence", slack * self.tol
+        single = slack > 1.0 and tol >= 0.99 * _SINGLE
+        return _Solver(cost, self.value == "transport", debiased, tol, self.max_iter, single)
 
 
 @dataclass(frozen=True)
@@ -355,6 +358,7 @@ class _Solver:
     debiased: bool
     tol: float
     max_iter: int
+    single: bool  # precision of the scalings
 
     def solve(self, X: Array, Z: Array, memory: _Memory | None, limit: Array | None = None) -> Array:
         """Values; infinity for pairs whose dual value exceeds a limit, (n, m)."""
@@ -364,7 +368,7 @@ class _Solver:
             most, times = _LOOSEST
             tols = np.minimum(self.tol * memory.looseness, max(self.tol, min(most, times * self.tol)))
         value, _, error = _core.sinkhorn(
-            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport, limit, tols
+            self.cost, X, Z, potential, relaxation, self.tol, self.max_iter, self.transport, limit, tols, self.single
         )
         self._warn(error, tols)
         return value
