@@ -18,14 +18,14 @@ INLINE int64_t panel_begin(int k, int d) {
 
 // acc[r][c] -= sum over panels of a[row r, k] * b[row c, k]; a and b step from panel to panel by *_step, which
 // itself changes by *_change (packed storage shrinks by C * C a panel, square storage does not).
-template <int R>
-INLINE void multiply_subtract(V (&acc)[R][C], const V* a, int64_t a_step, int64_t a_change, const V* b,
+template <int R, class X>
+INLINE void multiply_subtract(X (&acc)[R][C], const X* a, int64_t a_step, int64_t a_change, const X* b,
                               int64_t b_step, int64_t b_change, int panels) {
   for (; panels > 0; panels--) {
     for (int k = 0; k < C; k++) {
-      V b0 = b[k], b1 = b[C + k];
+      X b0 = b[k], b1 = b[C + k];
       for (int r = 0; r < R; r++) {
-        V x = a[r * C + k];
+        X x = a[r * C + k];
         acc[r][0] -= x * b0;
         acc[r][1] -= x * b1;
       }
@@ -67,6 +67,11 @@ INLINE void normalise(LogProduct& p) {
 INLINE void multiply(LogProduct& p, V pivot) {
   pivot = max(pivot, splat(kSmallestNormal));  // rounding must not turn a nearly singular sum into NaN
   p.exponents += exponent(pivot), p.product *= mantissa(pivot), p.terms++;
+  if (p.terms % 1000 == 0) normalise(p);  // mantissas below 2 each: far from overflow until here
+}
+INLINE V log(LogProduct p, double halvings) {
+  normalise(p);
+  return log_scaled(p.product, p.exponents, 1023.0 * p.terms + halvings);
 }
 
 // The smaller of pivot / |diagonal| and the margin so far; a NaN, which follows a zero pivot, changes nothing any more.
@@ -74,93 +79,100 @@ INLINE V smaller(V pivot, V diagonal, V margin) {
   return min(pivot / max(abs(diagonal), splat(kSmallestNormal)), margin);
 }
 
+template <class T>
 struct Scratch {
-  V *v, *l;  // packed: V = L D and L
-  V *e, *f;  // square panels: L^-T, and the same times weight / D
-  V *g;      // square panels: minus the weighted sum of inverses, upper triangle
-  V *x;      // packed: matrices gathered from several groups
+  typedef typename Vector<T>::type X;
+  X *v, *l;  // packed: V = L D and L
+  X *e, *f;  // square panels: L^-T, and the same times weight / D
+  X *x;      // packed: matrices gathered from several groups
+  X *g;      // square panels: minus the weighted sum of inverses, upper triangle
+  T *z;      // packed: one matrix
 };
-INLINE Scratch carve(double* work, int d) {
-  int64_t packed = packed_size(d) + C * C, square = int64_t(d + 1) * d + C * C;
-  V* p = reinterpret_cast<V*>(work);
+// Doubles and floats share all but g: each fills the rest anew before it reads it, except for the zeros of e and f,
+// which lie at the same places and are zeros in both.
+template <class T>
+INLINE Scratch<T> carve(double* work, int d) {
+  int64_t packed = packed_size(d) + C * C, square = int64_t(d + 1) * d + C * C, base = 3 * packed + 2 * square;
+  auto p = reinterpret_cast<typename Vector<T>::type*>(work);
   return {p, p + packed, p + 2 * packed, p + 2 * packed + square, p + 2 * packed + 2 * square,
-          p + 2 * packed + 3 * square};
+          p + base + (Vector<T>::lanes > W ? square : 0), reinterpret_cast<T*>(p + base + 2 * square)};
 }
-int64_t jbld_work(int d) { return W * (3 * (packed_size(d) + C * C) + 3 * (int64_t(d + 1) * d + C * C)); }
+int64_t jbld_work(int d) {
+  return W * (3 * (packed_size(d) + C * C) + 4 * (int64_t(d + 1) * d + C * C)) + packed_size(d);
+}
+template <class T>
+INLINE void clear(T* p, int64_t size) { __builtin_memset(p, 0, size * sizeof(T)); }
 
-// log|x + z| - halvings * log 2: factors x + z, one matrix a lane. With kInverse also fills e and f.
-template <bool kMargin, bool kInverse>
-INLINE V factor(const V* x, const double* z, int d, const Scratch& s, double halvings, V* margin, V weight) {
-  LogProduct det;
+// Factors x + z, one matrix a lane, and calls at_pivot(pivot, diagonal entry) a column. With kInverse also fills e
+// and f.
+template <bool kInverse, class T, class X, class AtPivot>
+INLINE void factor(const X* x, const T* z, int d, const Scratch<T>& s, X weight, AtPivot at_pivot) {
+  const X one = X{} + T(1);
   int64_t panel = 0;
   for (int j = 0; j < d; j += C) {
     const bool narrow = j + 1 == d;  // the last panel of an odd matrix has one column
-    V inverse0 = {}, inverse1 = {}, l10 = {};
+    X inverse0 = {}, inverse1 = {}, l10 = {};
     for_row_tiles(j, d, [&](auto size, auto on_diagonal, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
       const int64_t at = panel + (i - j) * C;
-      V acc[R][C];
+      X acc[R][C];
       for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++) acc[r][c] = x[at + r * C + c] + z[at + r * C + c];
-      V diagonal0 = acc[0][0], diagonal1 = acc[R > 1][1];
+      X diagonal0 = acc[0][0], diagonal1 = acc[R > 1][1];
       multiply_subtract(acc, s.v + i * C, (d - C) * C, -C * C, s.l + j * C, (d - C) * C, -C * C, j / C);
       constexpr bool kDiagonal = decltype(on_diagonal)::value;
       if constexpr (kDiagonal) {  // this tile makes the pivots
-        V pivot0 = acc[0][0];
-        inverse0 = 1.0 / pivot0;
-        multiply(det, pivot0);
-        if constexpr (kMargin) *margin = smaller(pivot0, diagonal0, *margin);
+        X pivot0 = acc[0][0];
+        inverse0 = one / pivot0;
+        at_pivot(pivot0, diagonal0);
         if (R > 1) {
           l10 = acc[R > 1][0] * inverse0;
-          V pivot1 = acc[R > 1][1] - acc[R > 1][0] * l10;
-          inverse1 = 1.0 / pivot1;
-          multiply(det, pivot1);
-          if constexpr (kMargin) *margin = smaller(pivot1, diagonal1, *margin);
+          X pivot1 = acc[R > 1][1] - acc[R > 1][0] * l10;
+          inverse1 = one / pivot1;
+          at_pivot(pivot1, diagonal1);
         }
       }
       for (int r = kDiagonal ? C : 0; r < R; r++) {
-        V v0 = acc[r][0], v1 = acc[r][1] - v0 * l10;
+        X v0 = acc[r][0], v1 = acc[r][1] - v0 * l10;
         s.v[at + r * C] = v0, s.v[at + r * C + 1] = v1;
         s.l[at + r * C] = v0 * inverse0, s.l[at + r * C + 1] = v1 * inverse1;
       }
     });
-    if (det.terms > 1000) normalise(det);  // mantissas below 2 each: far from overflow until here
-
     if constexpr (kInverse) {
       // Eliminating the rows of I below A leaves L^-T there: rows below j + 2, upper triangular.
-      V *e = s.e + int64_t(j) * d, *f = s.f + int64_t(j) * d;
-      V scale0 = inverse0 * weight, scale1 = inverse1 * weight;
+      X *e = s.e + int64_t(j) * d, *f = s.f + int64_t(j) * d;
+      X scale0 = inverse0 * weight, scale1 = inverse1 * weight;
       for_row_tiles(0, j, [&](auto size, auto, int i) INLINE_LAMBDA {
         constexpr int R = decltype(size)::value;
-        V acc[R][C] = {};
+        X acc[R][C] = {};
         const int k = i & ~1;  // these rows are zero before column i
         multiply_subtract(acc, s.e + int64_t(k) * d + i * C, d * C, 0, s.l + panel_begin(k, d) + (j - k) * C,
                           (d - k - C) * C, -C * C, (j - k) / C);
         for (int r = 0; r < R; r++) {
-          V v0 = acc[r][0], v1 = narrow ? V{} : acc[r][1] - v0 * l10;
+          X v0 = acc[r][0], v1 = narrow ? X{} : acc[r][1] - v0 * l10;
           e[(i + r) * C] = v0, e[(i + r) * C + 1] = v1;
           f[(i + r) * C] = v0 * scale0, f[(i + r) * C + 1] = v1 * scale1;
         }
       });
-      e[j * C] = splat(1.0), e[j * C + 1] = -l10;
+      e[j * C] = one, e[j * C + 1] = -l10;
       f[j * C] = scale0, f[j * C + 1] = -l10 * scale1;
-      if (!narrow) e[j * C + C + 1] = splat(1.0), f[j * C + C + 1] = scale1;
+      if (!narrow) e[j * C + C + 1] = one, f[j * C + C + 1] = scale1;
     }
     panel += (d - j) * C;
   }
-  normalise(det);
-  return log_scaled(det.product, det.exponents, 1023.0 * det.terms + halvings);
 }
 
 // g -= e f': adds minus the weighted inverses of the last factorisation. Panel j holds rows 0 to j + 1, so that a tile
 // begins at column j, before which rows j and j + 1 of f are zero.
-INLINE void add_inverse(const Scratch& s, int d) {
+template <class T>
+INLINE void add_inverse(const Scratch<T>& s, int d) {
+  typedef typename Vector<T>::type X;
   const int end = (d + 1) & ~1;
   for (int j = 0; j < d; j += C) {
-    V* panel = s.g + int64_t(j) * d;
+    X* panel = s.g + int64_t(j) * d;
     for_row_tiles(0, j + C < d ? j + C : d, [&](auto size, auto, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
-      V acc[R][C];
+      X acc[R][C];
       for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++) acc[r][c] = panel[(i + r) * C + c];
       multiply_subtract(acc, s.e + int64_t(j) * d + i * C, d * C, 0, s.f + int64_t(j) * d + j * C, d * C, 0,
@@ -171,23 +183,44 @@ INLINE void add_inverse(const Scratch& s, int d) {
   }
 }
 
-// Fills a (d, d) matrix from g, each entry by way of `reduce`.
+// Below this share of its diagonal entry, a pivot has lost too many digits to be a float.
+constexpr float kFloatMargin = 1e-4f;
+
+// Adds minus the weighted inverses of x + z to g; of floats, only if all of them are accurate, and says if they are.
+template <class T, class X>
+bool add_inverses(const X* x, const T* z, int d, const Scratch<T>& s, const double* weight) {
+  constexpr bool kFloat = Vector<T>::lanes > W;
+  X weights, sound = X{} + T(1);
+  for (int l = 0; l < Vector<T>::lanes; l++) weights[l] = T(weight[l]);
+  factor<true>(x, z, d, s, weights, [&](X pivot, X diagonal) INLINE_LAMBDA {
+    if constexpr (kFloat) sound = pivot > kFloatMargin * abs(diagonal) ? sound : X{};
+  });
+  for (int l = 0; kFloat && l < Vector<T>::lanes; l++)
+    if (sound[l] == 0) return false;
+  add_inverse(s, d);
+  return true;
+}
+
+// Fills a (d, d) matrix from g, each entry by way of `reduce`, which is told where it is.
 template <class Reduce>
-INLINE void write_symmetric(const Scratch& s, int d, double* out, Reduce reduce) {
+INLINE void write_symmetric(int d, double* out, Reduce reduce) {
   for (int i = 0; i < d; i++)
     for (int c = 0; c <= i; c++)
-      out[i * d + c] = out[c * d + i] = reduce(s.g[int64_t(i & ~1) * d + c * C + (i & 1)]);
+      out[i * d + c] = out[c * d + i] = reduce(int64_t(i & ~1) * d + c * C + (i & 1));
 }
 
 void logdet(const double* x, int64_t groups, int d, double* work, double* out, double* out_margin) {
   const int64_t size = packed_size(d);
-  const Scratch s = carve(work, d);
-  double* zeros = reinterpret_cast<double*>(s.g);
-  for (int64_t k = 0; k < size; k++) zeros[k] = 0.0;
+  const Scratch<double> s = carve<double>(work, d);
+  clear(s.z, size);
   for (int64_t g = 0; g < groups; g++) {
+    LogProduct det;
     V margin = splat(1.0);
     const V* matrices = reinterpret_cast<const V*>(x) + g * size;
-    store(out + g * W, factor<true, false>(matrices, zeros, d, s, 0.0, &margin, V{}));
+    factor<false>(matrices, s.z, d, s, V{}, [&](V pivot, V diagonal) INLINE_LAMBDA {
+      multiply(det, pivot), margin = smaller(pivot, diagonal, margin);
+    });
+    store(out + g * W, log(det, 0.0));
     store(out_margin + g * W, margin);
   }
 }
@@ -195,7 +228,7 @@ void logdet(const double* x, int64_t groups, int d, double* work, double* out, d
 void pairwise(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z, int64_t m,
               int d, const double* limit, double* lower, double* work, double* out) {
   const int64_t size = packed_size(d);
-  const Scratch s = carve(work, d);
+  const Scratch<double> s = carve<double>(work, d);
   for (int64_t i = 0; i < n; i += W) {
     const V* matrices = reinterpret_cast<const V*>(x) + i / W * size;
     const V half_x = 0.5 * load(logdet_x + i);
@@ -207,8 +240,9 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
         for (int l = 0; l < rows; l++) out[(i + l) * m + j] = __builtin_inf();
         continue;
       }
-      V middle = factor<false, false>(matrices, z + j * size, d, s, d, nullptr, V{});
-      V value = max(middle - (half_x + 0.5 * logdet_z[j]), V{});
+      LogProduct det;
+      factor<false>(matrices, z + j * size, d, s, V{}, [&](V pivot, V) INLINE_LAMBDA { multiply(det, pivot); });
+      V value = max(log(det, d) - (half_x + 0.5 * logdet_z[j]), V{});
       for (int l = 0; l < rows; l++) out[(i + l) * m + j] = value[l];
       if (bound) {
         double least = value[0];
@@ -219,66 +253,109 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
   }
 }
 
-void pullback(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight, double tolerance,
-              double* work, double* out) {
-  const int64_t size = packed_size(d);
-  const Scratch s = carve(work, d);
-  for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.e[k] = V{}, s.f[k] = V{};
+// Matrices of one batch, as vectors of T: as they lie, or gathered in s.x. `whole`: each W rows are those of a group.
+template <class T>
+INLINE const typename Vector<T>::type* gather(const double* x, const int64_t* rows, bool whole, int64_t size,
+                                              const Scratch<T>& s) {
+  typedef T Part __attribute__((vector_size(W * sizeof(T))));
+  constexpr int L = Vector<T>::lanes, kGroups = L / W;
+  if (whole && kGroups == 1) return reinterpret_cast<const typename Vector<T>::type*>(x + rows[0] * size);
+  T* to = reinterpret_cast<T*>(s.x);
+  for (int g = 0; whole && g < kGroups; g++) {
+    const V* from = reinterpret_cast<const V*>(x + rows[g * W] * size);
+    Part* part = reinterpret_cast<Part*>(to) + g;
+    for (int64_t k = 0; k < size; k++) part[k * kGroups] = __builtin_convertvector(from[k], Part);
+  }
+  if (whole) return s.x;
+  const double* from[L];
+  for (int l = 0; l < L; l++) from[l] = x + rows[l] / W * size * W + rows[l] % W;
+  for (int64_t k = 0; k < size; k++)
+    for (int l = 0; l < L; l++) to[k * L + l] = T(from[l][k * W]);
+  return s.x;
+}
+
+// Pairs on their way into one batch.
+template <int L>
+struct Pairs {
+  int64_t row[L];
+  double weight[L];
+  int count;
+};
+
+template <class T>
+void pullback_in(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight, double tolerance,
+                 double* work, double* out) {
+  constexpr int L = Vector<T>::lanes;
+  constexpr bool kFloat = L > W;
+  const int64_t size = packed_size(d), square = int64_t(d + 1) * d;
+  const Scratch<double> s = carve<double>(work, d);
+  const Scratch<T> t = carve<T>(work, d);
+  clear(s.e, square), clear(s.f, square);
   for (int64_t j = 0; j < m; j++) {
     const double* zj = z + j * size;
-    for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.g[k] = V{};
-    auto add = [&](const V* matrices, V weights) {
-      factor<false, true>(matrices, zj, d, s, 0.0, nullptr, weights);
-      add_inverse(s, d);
+    clear(s.g, square), clear(t.g, square);
+    double scale = 1.0;  // weights of floats are at most one
+    if constexpr (kFloat) {
+      for (int64_t k = 0; k < size; k++) t.z[k] = T(zj[k]);
+      double largest = 0.0;
+      for (int64_t i = 0; i < n; i++) {
+        const double w = __builtin_fabs(weight[i * m + j]);
+        largest = w > largest ? w : largest;
+      }
+      if (largest > 0.0) scale = largest;
+    }
+    auto add = [&](Pairs<L>& p, bool whole) {
+      for (int l = p.count; l < L; l++) p.row[l] = p.row[0], p.weight[l] = 0.0;
+      p.count = 0;
+      if constexpr (kFloat) {
+        double scaled[L];
+        for (int l = 0; l < L; l++) scaled[l] = p.weight[l] / scale;
+        if (add_inverses(gather(x, p.row, whole, size, t), t.z, d, t, scaled)) return;
+      }
+      for (int l = 0; l < L; l += W) add_inverses(gather(x, p.row + l, whole, size, s), zj, d, s, p.weight + l);
     };
     // Groups whose every pair matters run as they lie; the pairs that matter in other groups are gathered.
-    int64_t pending[W];
-    V pending_weights = {};
-    int n_pending = 0;
-    auto flush = [&]() {
-      for (int l = 0; l < W; l++) {
-        const int64_t row = pending[l < n_pending ? l : 0];
-        const double* from = x + row / W * size * W + row % W;
-        for (int64_t k = 0; k < size; k++) s.x[k][l] = from[k * W];
-      }
-      add(s.x, pending_weights);
-      pending_weights = V{}, n_pending = 0;
+    Pairs<L> groups{}, singles{};
+    auto append = [&](Pairs<L>& to, int64_t row) INLINE_LAMBDA {
+      to.row[to.count] = row, to.weight[to.count++] = weight[row * m + j];
+      if (to.count == L) add(to, &to == &groups);
+    };
+    auto matters = [&](int64_t row) INLINE_LAMBDA {
+      const double w = weight[row * m + j];
+      return w > tolerance || w < -tolerance;
     };
     for (int64_t i = 0; i < n; i += W) {
-      V weights = {};
+      const int64_t end = i + W < n ? i + W : n;
       int active = 0;
-      for (int l = 0; l < W && i + l < n; l++) {
-        const double w = weight[(i + l) * m + j];
-        if (w > tolerance || w < -tolerance) weights[l] = w, active++;
-      }
-      if (active == W) {
-        add(reinterpret_cast<const V*>(x) + i / W * size, weights);
-      } else {
-        for (int l = 0; active > 0 && l < W; l++) {
-          if (weights[l] == 0.0) continue;
-          pending_weights[n_pending] = weights[l], pending[n_pending++] = i + l;
-          if (n_pending == W) flush();
-        }
-      }
+      for (int64_t row = i; row < end; row++) active += matters(row);
+      for (int64_t row = i; active > 0 && row < end; row++)
+        if (matters(row)) append(active == W ? groups : singles, row);
     }
-    if (n_pending > 0) flush();
-    write_symmetric(s, d, out + j * d * d, [](V v) { return -sum(v); });
+    for (int k = 0; k < groups.count; k++) append(singles, groups.row[k]);
+    if (singles.count > 0) add(singles, false);
+    write_symmetric(d, out + j * d * d, [&](int64_t at) INLINE_LAMBDA {
+      if constexpr (kFloat) return -(sum(s.g[at]) + scale * sum(t.g[at]));
+      return -sum(s.g[at]);
+    });
   }
+}
+void pullback(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight, double tolerance,
+              bool single, double* work, double* out) {
+  (single ? pullback_in<float> : pullback_in<double>)(x, n, z, m, d, weight, tolerance, work, out);
 }
 
 void inverse(const double* x, int64_t n, int d, double* work, double* out) {
-  const Scratch s = carve(work, d);
-  for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.e[k] = V{}, s.f[k] = V{};
-  double* zeros = reinterpret_cast<double*>(s.x);
-  for (int64_t k = 0; k < packed_size(d); k++) zeros[k] = 0.0;
+  const int64_t size = packed_size(d), square = int64_t(d + 1) * d;
+  const Scratch<double> s = carve<double>(work, d);
+  clear(s.e, square), clear(s.f, square), clear(s.z, size);
+  double ones[W];
+  for (int l = 0; l < W; l++) ones[l] = 1.0;
   for (int64_t i = 0; i < n; i++) {
     if (i % W == 0) {
-      for (int64_t k = 0; k < int64_t(d + 1) * d; k++) s.g[k] = V{};
-      const V* matrices = reinterpret_cast<const V*>(x) + i / W * packed_size(d);
-      factor<false, true>(matrices, zeros, d, s, 0.0, nullptr, splat(1.0));
-      add_inverse(s, d);
+      clear(s.g, square);
+      add_inverses(reinterpret_cast<const V*>(x + i * size), s.z, d, s, ones);
     }
-    write_symmetric(s, d, out + i * d * d, [&](V v) { return -v[i % W]; });
+    write_symmetric(d, out + i * d * d, [&](int64_t at) INLINE_LAMBDA { return -s.g[at][i % W]; });
   }
 }
 

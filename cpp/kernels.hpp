@@ -55,9 +55,11 @@ struct Kernels {
   // left out: infinity.
   void (*jbld_pairwise)(const double* x, const double* logdet_x, int64_t n, const double* z, const double* logdet_z,
                         int64_t m, int d, const double* limit, double* lower, double* work, double* out);
-  // out[j] = sum_i weight[i, j] (x_i + z_j)^-1, (m, d, d); pairs with |weight| <= tolerance are skipped
+  // out[j] = sum_i weight[i, j] (x_i + z_j)^-1, (m, d, d); pairs with |weight| <= tolerance are skipped. `single`: in
+  // floats, twice as fast and good to about five digits, except where pivots get too small for it; diagonal entries
+  // must be moderate, so that no float can overflow.
   void (*jbld_pullback)(const double* x, int64_t n, const double* z, int64_t m, int d, const double* weight,
-                        double tolerance, double* work, double* out);
+                        double tolerance, bool single, double* work, double* out);
   // out[i, g] = max over k of max(low[k, g] - x[i, k], x[i, k] - high[k, g]): how far x_i is from a box, in the maximum norm
   void (*box_gaps)(const double* low, const double* high, int64_t boxes, const double* x, int64_t n, int p, double* out);
   int64_t (*jbld_work)(int d);           // doubles of scratch the four above need

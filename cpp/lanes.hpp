@@ -66,9 +66,10 @@ template <class X>
 INLINE X min(X a, X b) { return a < b ? a : b; }
 INLINE V abs(V x) { return (V)((U)x & 0x7fffffffffffffffULL); }
 INLINE F abs(F x) { return (F)((UF)x & 0x7fffffffU); }
-INLINE double sum(V x) {
+template <class X>
+INLINE double sum(X x) {
   double s = 0;
-  for (int l = 0; l < W; l++) s += x[l];
+  for (int l = 0; l < int(sizeof(X) / sizeof(x[0])); l++) s += x[l];
   return s;
 }
 

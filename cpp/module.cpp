@@ -114,6 +114,9 @@ void pack_matrices(const double* const* matrices, size_t width, int d, double* o
       }
 }
 
+// Between these, pivots that are not tiny beside their diagonal entry have inverses and ratios within a float's range.
+constexpr double kLeastModerate = 1e-18, kMostModerate = 1e18;
+
 // A batch of matrices with their log-determinants. `lanes`: interleaved for the kernel's vectors (the X of a block);
 // otherwise one after the other (the Z).
 struct SpdBatch {
@@ -121,6 +124,7 @@ struct SpdBatch {
   int64_t n;
   int d;
   bool lanes;
+  bool moderate = true;  // all diagonal entries
   Buffer matrices, logdet, margin;
 
   SpdBatch(In<double, 3> X, bool lanes_) : kernels(&chosen->kernels), lanes(lanes_) {
@@ -129,6 +133,10 @@ struct SpdBatch {
     n = int64_t(X.shape(0)), d = int(X.shape(1));
     const double* data = data_of(X);
     nb::gil_scoped_release released;
+    for (size_t i = 0; i < size_t(n) * d; i++) {
+      const double entry = data[i / d * d * d + i % d * (d + 1)];
+      moderate &= entry >= kLeastModerate && entry <= kMostModerate;
+    }
     const size_t size = packed_size(d), width = kernels->lanes, groups = (n + width - 1) / width;
     Buffer packed = allocate(product({groups, size, width}));
     std::vector<const double*> group(width);
@@ -188,7 +196,8 @@ Out<double> jbld_pairwise(const SpdBatch& x, const SpdBatch& z, std::optional<In
   return out;
 }
 
-Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> weight, double tolerance) {
+Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> weight, double tolerance,
+                          bool single) {
   check_pair(x, z);
   if (int64_t(weight.shape(0)) != x.n || int64_t(weight.shape(1)) != z.n)
     throw std::invalid_argument("weight must have one row per x and one column per z");
@@ -197,7 +206,8 @@ Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> we
   const double* w = data_of(weight);
   nb::gil_scoped_release released;
   Buffer work = allocate(x.kernels->jbld_work(x.d));
-  x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance, work.get(), data);
+  x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance,
+                           single && x.moderate && z.moderate, work.get(), data);
   return out;
 }
 
@@ -356,7 +366,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("margin", [](const SpdBatch& b) { return b.copy(b.margin); }, nb::rv_policy::move);
   module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a, "lower"_a.none() = nb::none(),
              "limit"_a.none() = nb::none());
-  module.def("jbld_pullback", &jbld_pullback, "x"_a, "z"_a, "weight"_a, "tolerance"_a);
+  module.def("jbld_pullback", &jbld_pullback, "x"_a, "z"_a, "weight"_a, "tolerance"_a, "single"_a = false);
 
   module.def("box_gaps", &box_gaps, "low"_a, "high"_a, "X"_a);
 

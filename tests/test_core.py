@@ -114,6 +114,79 @@ def test_jbld_pullback_drops_the_pairs_at_or_below_the_tolerance_and_no_others(r
     assert (G[1] == 0).all()
 
 
+def assert_single_is_close(X, Z, W, tolerance=0.0, rtol=1e-5):
+    """`rtol` of the sum of the inverses, each by the size of its weight; and that it is not the double result."""
+    G, exact = (_core.jbld_pullback(*batches(X, Z), W, tolerance, single) for single in (True, False))
+    largest = reference.inverse_sums(X, Z, np.abs(W)).max(axis=(1, 2), keepdims=True)
+    assert (np.abs(G - exact) <= rtol * largest).all()
+    assert np.array_equal(G, G.transpose(0, 2, 1))
+    assert not np.array_equal(G, exact)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 11, 19, 40, 63])
+def test_jbld_pullback_in_single_precision_is_close_in_every_size(rng, d):
+    assert_single_is_close(random_spd(rng, 43, d), random_spd(rng, 3, d), rng.normal(size=(43, 3)))
+
+
+@pytest.mark.parametrize("n", [*range(1, 35), 48, 67])
+def test_jbld_pullback_in_single_precision_is_close_for_any_number_of_rows(rng, n):
+    assert_single_is_close(random_spd(rng, n, 5), random_spd(rng, 3, 5), rng.normal(size=(n, 3)))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_jbld_pullback_in_single_precision_drops_the_same_pairs(rng, share):
+    X, Z, W = random_spd(rng, 43, 6), random_spd(rng, 4, 6), rng.choice([-1.0, 1.0], (43, 4))
+    W[rng.random(W.shape) < share] = 0.5
+    W[:, 1] = -0.5
+    assert_single_is_close(X, Z, W, 0.5)
+    assert (_core.jbld_pullback(*batches(X, Z), W, 0.5, True)[1] == 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e290])
+def test_jbld_pullback_in_single_precision_knows_weights_of_any_size(rng, scale):
+    W = rng.normal(size=(19, 3)) * [1.0, scale, 1.0]
+    assert_single_is_close(random_spd(rng, 19, 5), random_spd(rng, 3, 5), W)
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e15])
+def test_jbld_pullback_in_single_precision_is_close_at_moderate_scales(rng, scale):
+    assert_single_is_close(scale * random_spd(rng, 19, 5), scale * random_spd(rng, 3, 5), rng.normal(size=(19, 3)))
+
+
+@pytest.mark.parametrize("scales", [(1e-30, 1e-30), (1e30, 1e30), (1.0, 1e-19), (1e19, 1.0)])
+def test_jbld_pullback_of_extreme_matrices_is_never_in_single_precision(rng, scales):
+    X, Z, W = scales[0] * random_spd(rng, 19, 5), scales[1] * random_spd(rng, 3, 5), rng.normal(size=(19, 3))
+    x, z = batches(X, Z)
+    assert_array_equal(_core.jbld_pullback(x, z, W, 0.0, True), _core.jbld_pullback(x, z, W, 0.0))
+
+
+def nearly_singular(rng, n, d, gap):
+    """Matrices of ones, whose pivots but the first are `gap` and a little more."""
+    return 1.0 + rng.uniform(1.0, 2.0, (n, 1, d)) * gap * np.eye(d)
+
+
+@pytest.mark.parametrize(
+    ("gap", "rtol"), [(0.0, 1e-5), (1e-12, 1e-5), (1e-9, 1e-5), (1e-6, 1e-5), (1e-5, 1e-5), (1e-4, 1e-3)]
+)
+def test_jbld_pullback_in_single_precision_leaves_nearly_singular_matrices_to_double(rng, gap, rtol):
+    X, W = random_spd(rng, 67, 7), rng.normal(size=(67, 2))
+    X[[5, 20, 66]] = nearly_singular(rng, 3, 7, gap)  # in whole batches, and in the rest
+    Z = np.concatenate([nearly_singular(rng, 1, 7, max(gap, 1e-12)), random_spd(rng, 1, 7)])
+    assert_single_is_close(X, Z, W, rtol=rtol)
+    sparse = np.where(rng.random(W.shape) < 0.5, 0.0, W)
+    sparse[[5, 20, 66]] = W[[5, 20, 66]]
+    assert_single_is_close(X, Z, sparse, rtol=rtol)
+
+
+@pytest.mark.parametrize("condition", [1e4, 1e6, 1e8, 1e10])
+def test_jbld_pullback_in_single_precision_is_close_for_ill_conditioned_matrices(rng, condition):
+    X = random_spd(rng, 67, 11, condition)
+    x, z = batches(X, X[:3])
+    W = rng.normal(size=(67, 3))
+    G, exact = (_core.jbld_pullback(x, z, W, 0.0, single) for single in (True, False))
+    assert_allclose(G, exact, rtol=0, atol=1e-3 * reference.inverse_sums(X, X[:3], np.abs(W)).max())
+
+
 @pytest.mark.parametrize("rows", [slice(0, 1), slice(3, 8), slice(5, 19)])
 def test_a_row_of_jbld_does_not_depend_on_its_neighbours(rng, rows):
     X, Z = random_spd(rng, 19, 7), random_spd(rng, 5, 7)

@@ -153,6 +153,15 @@ def test_the_gradient_is_that_of_the_distances(rng, geometry, d):
     assert taylor_slope(lambda Z: np.sum(W * geometry.linearize(X, Z).D), G, Z, H) > 1.9
 
 
+def test_with_slack_jbld_has_the_same_distances_and_nearly_the_same_gradient(rng):
+    X, Z, W = random_spd(rng, 40, 7), random_spd(rng, 3, 7), rng.normal(size=(40, 3))
+    exact, loose = (JBLD().linearize_at(Z, slack)(X) for slack in (1.0, JBLD.slacks[0]))
+    assert np.array_equal(loose.D, exact.D)
+    assert_allclose(loose.pullback(W), exact.pullback(W), rtol=0, atol=1e-5 * np.abs(exact.pullback(W)).max())
+    assert not np.array_equal(loose.pullback(W), exact.pullback(W))
+    assert np.array_equal(JBLD().linearize(X, Z).pullback(W), exact.pullback(W))
+
+
 @pytest.mark.parametrize("gap", [0.0, 1e-15, 1e-12, 1e-8, 1e-5, 1e-3])
 def test_the_log_euclidean_gradient_holds_where_eigenvalues_meet(rng, gap):
     """Its reference: the derivative of log at Z along H is the upper right block of log [[Z, H], [0, Z]]."""

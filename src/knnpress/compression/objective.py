@@ -107,7 +107,7 @@ class Objective:
     Attributes
     ----------
     slack : float
-        How loosely the geometry may solve its distances; set it before a call.
+        How loosely the geometry may solve its distances or compute its gradients; set it before a call.
 
     Each row block keeps a memory between calls (packed matrices, warm potentials), which saves time and changes no
     result beyond the geometry's own tolerance.

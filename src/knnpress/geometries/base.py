@@ -63,8 +63,8 @@ class SmoothGeometry(Geometry, Protocol):
     exact_gradient : bool
         False where `linearize` gives an approximate gradient, which a line search cannot use.
     slacks : tuple of float
-        How loosely distances may be solved, from the first steps of a descent to the last, in units of the geometry's
-        own tolerance; (1.0,) where they have a closed form.
+        How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
+        in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
     """
 
     exact_gradient: bool

@@ -125,7 +125,7 @@ class JBLD(BaseEstimator):
 
     point_ndim = 2
     exact_gradient = True
-    slacks = (1.0,)
+    slacks = (10.0, 1.0)  # the gradient in single precision, then in double
 
     def __init__(self, whiten: bool = True) -> None:
         self.whiten = whiten
@@ -208,7 +208,7 @@ class JBLD(BaseEstimator):
         return self.linearize_at(Z)(X, memory)
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack.
+        """`linearize` at checked Z, for any block of X; with slack, the pullback is good to about five digits only.
 
         A Z that moved by t (see `_moved`) is not nearer to any X than it was, less t. A group of rows whose distances
         to a Z are thus known to be outside the focus is left out.
@@ -247,7 +247,7 @@ class JBLD(BaseEstimator):
 
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W if memory.order is None else W[memory.order], dtype=np.float64)
-                gradient = _core.jbld_pullback(memory.x, z, W, least_weight(W))
+                gradient = _core.jbld_pullback(memory.x, z, W, least_weight(W), slack > 1.0)
                 gradient -= W.sum(axis=0)[:, None, None] * half_inverse
                 return gradient
 
