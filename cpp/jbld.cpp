@@ -293,8 +293,9 @@ void pullback_in(const double* x, int64_t n, const double* z, int64_t m, int d, 
   clear(s.e, square), clear(s.f, square);
   for (int64_t j = 0; j < m; j++) {
     const double* zj = z + j * size;
-    clear(s.g, square), clear(t.g, square);
-    double scale = 1.0;  // weights of floats are at most one
+    clear(t.g, square);
+    bool exact = !kFloat;  // whether s.g is in use
+    double scale = 1.0;    // weights of floats are at most one
     if constexpr (kFloat) {
       for (int64_t k = 0; k < size; k++) t.z[k] = T(zj[k]);
       double largest = 0.0;
@@ -311,6 +312,7 @@ void pullback_in(const double* x, int64_t n, const double* z, int64_t m, int d, 
         double scaled[L];
         for (int l = 0; l < L; l++) scaled[l] = p.weight[l] / scale;
         if (add_inverses(gather(x, p.row, whole, size, t), t.z, d, t, scaled)) return;
+        if (!exact) clear(s.g, square), exact = true;
       }
       for (int l = 0; l < L; l += W) add_inverses(gather(x, p.row + l, whole, size, s), zj, d, s, p.weight + l);
     };
@@ -334,7 +336,7 @@ void pullback_in(const double* x, int64_t n, const double* z, int64_t m, int d, 
     for (int k = 0; k < groups.count; k++) append(singles, groups.row[k]);
     if (singles.count > 0) add(singles, false);
     write_symmetric(d, out + j * d * d, [&](int64_t at) INLINE_LAMBDA {
-      if constexpr (kFloat) return -(sum(s.g[at]) + scale * sum(t.g[at]));
+      if constexpr (kFloat) return -((exact ? sum(s.g[at]) : 0.0) + scale * sum(t.g[at]));
       return -sum(s.g[at]);
     });
   }

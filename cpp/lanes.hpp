@@ -66,11 +66,14 @@ template <class X>
 INLINE X min(X a, X b) { return a < b ? a : b; }
 INLINE V abs(V x) { return (V)((U)x & 0x7fffffffffffffffULL); }
 INLINE F abs(F x) { return (F)((UF)x & 0x7fffffffU); }
-template <class X>
-INLINE double sum(X x) {
+INLINE double sum(V x) {
   double s = 0;
-  for (int l = 0; l < int(sizeof(X) / sizeof(x[0])); l++) s += x[l];
+  for (int l = 0; l < W; l++) s += x[l];
   return s;
+}
+INLINE double sum(const F& x) {  // in double precision
+  const float* p = reinterpret_cast<const float*>(&x);
+  return sum(load(p) + load(p + W));
 }
 
 constexpr uint64_t kMantissa = 0x000fffffffffffffULL, kOne = 0x3ff0000000000000ULL;

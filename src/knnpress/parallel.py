@@ -78,7 +78,7 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
     most = max(1, BLOCK_BYTES // max(1, bytes_per_row))
     least = max(_LEAST_ROWS, _LEAST_BYTES // max(1, bytes_per_row))
     size = min(most, max(least, -(-n_rows // _TARGET_BLOCKS)))
-    size = size // 8 * 8 or size  # whole vectors
+    size = size // 16 * 16 or size  # whole vectors
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 

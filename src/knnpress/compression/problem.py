@@ -25,7 +25,7 @@ __all__ = ["STEP_LOSS", "Problem", "held_out_parts"]
 
 STEP_LOSS = 0.01  # held-out score that a later iteration may lose to the best: descents are cut short by chance
 _SHARPNESS = 5.0  # gamma^2 in units of 1 / `Problem.margin`: the one that suited most data
-_PATIENCE = 25  # iterations since the best held-out score after which one that loses more ends the search
+_PATIENCE = 20  # iterations since the best held-out score after which the search ends
 _SPAN, _FLAT = 10, 0.015  # iterations, and the share of all that a loss has fallen below which it has gone flat in them
 _SLACK_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
 _SCORES_SLACK = 10.0  # how much more loosely distances may be solved where only the nearest is looked for
@@ -163,7 +163,7 @@ class Problem:
             curve = [float(row.mean()) for row in rows]
             if curve[k] <= min(curve) + STEP_LOSS:
                 chosen = theta
-            lost = k - int(np.argmin(curve)) >= _PATIENCE and curve[k] > min(curve) + STEP_LOSS
+            lost = k - int(np.argmin(curve)) >= _PATIENCE
             flat = k >= _SPAN and losses[k - _SPAN] - losses[k] < _FLAT * (losses[0] - losses[k])
             return bool(callback(k, theta, evaluation)) or lost or flat
 

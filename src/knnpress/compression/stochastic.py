@@ -19,7 +19,7 @@ from knnpress.compression.objective import Evaluation
 from knnpress.compression.problem import STEP_LOSS, Problem, held_out_parts
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
-from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
+from knnpress.geometries import Geometry, Sinkhorn, SmoothGeometry, SquaredEuclidean
 from knnpress.parallel import MEMORY_BYTES
 from knnpress.rows import LocalRows, Rows, digest, local_rows
 from knnpress.typing import Array, Callback, Indices, Labels
@@ -33,6 +33,7 @@ _FACTORS = (0.25, 0.5, 1.0)  # of the usual gamma^2, tried by ``gamma="auto"``
 _HEAD_START = 1.5  # held-out errors that count for nothing against the usual: a single one may be chance
 _SEARCH_SHARE = 0.4  # of max_iter, for each gamma tried
 _GO_ON = 2  # all points go on from what the others learned, with one over this of the iterations
+_SMALL, _ANEW = 1000, 2  # histograms, or fewer, that begin anew, with so many times the iterations
 _ATTRACTION = 0.1  # tried by ``attraction="auto"``
 _SAMPLE = 20_000  # points, of a set that is not in memory, that the start, gamma and the number of iterations go by
 
@@ -70,8 +71,9 @@ class StochasticCompression(BaseEstimator):
     early_stopping : bool
         Learn until the loss has gone flat, keep as many iterations as served a held-out part best, or within a point of
         it, none at all included, so that learning does not lose to its own start, and go on from there with all points
-        (from the start, where parts are small and several, or points at most five a prototype). Where the classes
-        are too small to hold a part out, all iterations are kept.
+        (from the start, where parts are small and several, points at most five a prototype, or histograms at most a
+        thousand, which then take twice the iterations if the last followed was among the best). Where the classes are
+        too small to hold a part out, all iterations are kept.
     validation_fraction : float
         Size of the held-out part.
     checkpoint : str, path or None
@@ -299,7 +301,9 @@ class StochasticCompression(BaseEstimator):
             return np.concatenate(padded, axis=1), [one["theta"] for one in found]
 
         problem, out = parts[0]
-        few = len(problem.rows.y) + len(out.y) <= PLENTY * len(problem.start.labels)
+        n_points = len(problem.rows.y) + len(out.y)
+        few = n_points <= PLENTY * len(problem.start.labels)
+        small = isinstance(problem.geometry, Sinkhorn) and n_points <= _SMALL
         attraction, trace = problem.attraction, dict[str, Any]()
         if self.gamma == "auto":
             tried = [usual * float(np.sqrt(factor)) for factor in _FACTORS]
@@ -321,8 +325,10 @@ class StochasticCompression(BaseEstimator):
         curve = scores.mean(axis=1)
         steps = int(np.flatnonzero(curve <= curve.min() + STEP_LOSS)[-1])
         trace["held_out_curve"] = curve.tolist()
+        if small and not few and steps == len(curve) - 1:  # nobody was against more
+            steps *= _ANEW
         begin = None
-        if steps and not few and len(parts) == 1 and self.optimizer != "adam" and self.batch_size is None:
+        if steps and not few and not small and len(parts) == 1 and self.optimizer != "adam" and self.batch_size is None:
             begin = Prototypes(problem.chart.to_point(thetas[0]), problem.start.labels)
         return _Choice(gamma, attraction, steps, begin, trace)
 
