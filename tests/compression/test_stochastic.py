@@ -7,6 +7,7 @@ from points import GEOMETRIES, labelled
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import StochasticCompression, Subsample
+from knnpress.compression.objective import Objective
 from knnpress.compression.problem import Problem, held_out_parts
 from knnpress.datasets import load_digits_covariances
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
@@ -164,6 +165,52 @@ def test_adam_and_few_points_a_prototype_start_anew_on_all_points(rng, monkeypat
         X, y, geometry=SquaredEuclidean(), n_prototypes=m, random_state=np.random.default_rng(0)
     )
     assert_allclose(starts[-1], begin.points)
+
+
+@pytest.mark.parametrize(
+    ("n", "best", "iterations", "anew"),
+    [
+        pytest.param(600, 5, 10, True, id="few"),
+        pytest.param(600, 2, 2, True, id="few, and held-out points against more"),
+        pytest.param(1020, 5, 3, False, id="many"),
+    ],
+)
+def test_few_histograms_begin_anew_with_twice_the_iterations(rng, monkeypatch, n, best, iterations, anew):
+    X, y = rng.dirichlet([1.0, 2.0, 3.0], n), np.arange(n) % 3
+    starts, learn = [], Problem.learn
+
+    def follow(self, gamma, iterations, out, *_):
+        scores = np.where(np.arange(iterations + 1) == best, 0.0, 0.5)
+        elsewhere = np.full(self.start.points.shape, 1.0 / 3.0)
+        return {"scores": np.tile(scores[:, None], len(out.y)), "theta": self.chart.to_theta(elsewhere)}
+
+    def started(self, *args):
+        starts.append((self.start.points, args[1]))
+        return learn(self, *args)
+
+    monkeypatch.setattr(Problem, "follow", follow)
+    monkeypatch.setattr(Problem, "learn", started)
+    geometry = Sinkhorn(np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0))))
+    StochasticCompression(gamma="scale", max_iter=5).compress(X, y, geometry=geometry, n_prototypes=6, random_state=rng)
+    (points, asked) = starts[-1]
+    assert asked == iterations
+    assert (np.ptp(points) > 0.01) == anew
+
+
+def test_a_search_ends_twenty_iterations_after_its_best_score(rng, monkeypatch):
+    X, y = noisy_blobs(rng, 600)
+    scored = []
+
+    def scores(self, theta):
+        scored.append(theta)
+        return np.full(self.rows.shape[0], 0.3 if len(scored) == 4 else 0.301)  # later ones lose next to nothing
+
+    monkeypatch.setattr(Objective, "scores", scores)
+    monkeypatch.setattr("knnpress.compression.problem._FLAT", -np.inf)
+    StochasticCompression(gamma="scale", max_iter=100, tol=0.0).compress(
+        X, y, geometry=SquaredEuclidean(), n_prototypes=60, random_state=rng
+    )
+    assert len(scored) == 4 + 20
 
 
 @pytest.mark.parametrize(("wrong", "chosen"), [((0, 0), 0.1), ((9, 9), 0.1), ((6, 9), 0.1), ((5, 9), 0.0)])
