@@ -374,7 +374,9 @@ NB_MODULE(_core, module) {
       .def(nb::init<In<double, 2>, double>(), "M"_a, "reg"_a)
       .def_prop_ro("stabilised", [](const SinkhornCost& c) { return !c.tables.scaling_is_safe; });
   module.def("sinkhorn", &sinkhorn, "cost"_a, "X"_a, "Z"_a, "potential"_a.none(), "relaxation"_a.none(), "tol"_a,
-             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none(), "tols"_a.none() = nb::none(), "single"_a = false);
+             "max_iter"_a, "transport"_a, "limit"_a.none() = nb::none(), "tols"_a.none() = nb::none(),
+             "single"_a = false);
   module.def("sinkhorn_self", &sinkhorn_self, "cost"_a, "X"_a, "tol"_a, "max_iter"_a);
-  module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a, "single"_a = false);
+  module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a,
+             "single"_a = false);
 }
