@@ -42,6 +42,9 @@ def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
         task = bar.add_task(title, total=None, facts="")
 
         def follow(step: int, total: int | None, facts: dict[str, Any]) -> None:
+            if "note" in facts:
+                bar.console.print(facts["note"], highlight=False)
+            facts = {k: v for k, v in facts.items() if k != "note"}
             told = "  ".join(v if isinstance(v, str) else f"{k} {v:.4g}" for k, v in facts.items())
             bar.update(task, completed=step, total=total, facts=told)
 

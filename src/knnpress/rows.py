@@ -161,6 +161,11 @@ class LocalRows:
         """Whether all points are at hand."""
         return isinstance(self.X, np.ndarray)
 
+    def some(self, rows: Indices) -> LocalRows:
+        """Some of the points alone, where they are in memory."""
+        weight = None if self.weight is None else self.weight[rows]
+        return LocalRows(self.X[rows], self.y[rows], weight, self.n_jobs, self.budget)
+
     def cut(self, n_prototypes: int, batch_size: int | None = None) -> list[slice]:
         """The blocks to work in; for batches of stored points, the runs of rows that they are made of."""
         if self.in_memory:

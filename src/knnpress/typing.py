@@ -16,4 +16,4 @@ Labels = NDArray[Any]
 
 #: ``callback(step, total, facts)``: how far long work has come (total None: not known beforehand) and what it knows,
 #: e.g. ``{"loss": 0.21, "error": 0.03}``. A true answer asks it to stop there.
-Callback = Callable[[int, int | None, dict[str, float]], Any]
+Callback = Callable[[int, int | None, dict[str, Any]], Any]

@@ -1,126 +1,81 @@
-"""How many prototypes are enough: the smallest share of the training set that loses little to all of it."""
+"""How many prototypes are enough: the smallest share of the training set that no larger one clearly beats."""
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from knnpress.compression.prototypes import Compressor
-from knnpress.geometries.base import Geometry
-from knnpress.neighbors import nearest, vote
-from knnpress.typing import Array, Callback, Indices, Labels
+from knnpress.compression.stochastic import StochasticCompression
+from knnpress.geometries.base import Geometry, distance_matrix
+from knnpress.learning.selection import DEFAULT, Seen, class_scores, is_better, make_folds
+from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["RATIOS", "SizeTrial", "try_sizes"]
+__all__ = ["RATIOS", "try_sizes"]
 
 RATIOS = (0.02, 0.04, 0.08, 0.16, 0.32)
-_MOST_LOSS = 0.01  # errors that a compressed set may make beyond those of the full one
-_N_PARTS = 5
-
-
-@dataclass(frozen=True)
-class SizeTrial:
-    """What one size gave on held-out points.
-
-    Attributes
-    ----------
-    ratio, n_prototypes
-        The size, as a share of the training set and as a count.
-    error, full_error : float
-        Share of the held-out points that the compressed and the full training set get wrong.
-    standard_error : float
-        Of the difference of the two, point by point.
-    accepted : bool
-        Whether the difference is at most one standard error and at most one point.
-    """
-
-    ratio: float
-    n_prototypes: int
-    error: float
-    full_error: float
-    standard_error: float
-    accepted: bool
 
 
 def try_sizes(
-    compressor: Compressor,
+    compressor: StochasticCompression,
     X: Array,
     y: Labels,
     *,
     geometry: Geometry,
-    n_neighbors: int = 1,
     sample_weight: Array | None = None,
+    groups: Array | None = None,
     random_state: np.random.Generator | None = None,
     n_jobs: int | None = None,
     callback: Callback | None = None,
-) -> list[SizeTrial]:
-    """Try sizes from small to large, by 5-fold cross-validation against full kNN, until one is good enough.
+) -> list[dict[str, Any]]:
+    """Try sizes from small to large, with the default setting, until a larger one is no better than the last.
 
     Returns
     -------
-    list of SizeTrial
-        The last one is the size to take: the first accepted, or, with a warning, the largest.
+    list of dict
+        For each size its "n_prototypes", and what held-out points said of it, as in ``selection_``; one is "chosen".
     """
     rng = np.random.default_rng() if random_state is None else random_state
-    n, n_classes = len(X), len(np.unique(y))
-    parts = _parts(y, rng)
     seed = int(rng.integers(2**31))
-
-    def wrong(Z: Array, labels: Labels, rows: Indices) -> Array:
-        k = min(n_neighbors, len(Z))
-        _, index = nearest(geometry.distances_to(Z), X[rows], len(Z), k, n_jobs)
-        winner, _ = vote(labels[index], n_classes)
-        return winner != y[rows]
-
-    full = [wrong(X[kept], y[kept], held_out) for kept, held_out in parts]
-    trials: list[SizeTrial] = []
-    for ratio in RATIOS:
-        m = max(n_classes, round(ratio * n))
-        if trials and m == trials[-1].n_prototypes:
-            continue
-        losses, errors = [], []
-        for (kept, held_out), of_full in zip(parts, full, strict=True):
-            found = compressor.compress(
+    folds = make_folds(y, groups, seed)
+    n_classes, weight = int(y.max()) + 1, np.ones(len(X)) if sample_weight is None else sample_weight
+    sizes = sorted({max(n_classes, round(ratio * len(X))) for ratio in RATIOS})
+    if not folds:  # too few points to judge by
+        return [{"n_prototypes": sizes[0], "chosen": True}]
+    wishes, noise = compressor.wishes(), compressor.label_noise
+    plain = clone(compressor).set_params(
+        gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
+        prior=wishes.default.prior,
+        smoothing=wishes.default.smoothing,
+        vote="nearest",
+    )
+    tried: list[Seen] = []
+    for m in sizes:
+        seen = Seen(DEFAULT)
+        for kept, out in folds:
+            found = plain.compress(
                 X[kept],
                 y[kept],
                 geometry=geometry,
-                n_prototypes=m,
+                n_prototypes=min(m, len(kept)),
                 sample_weight=None if sample_weight is None else sample_weight[kept],
                 random_state=np.random.default_rng(seed),
                 n_jobs=n_jobs,
                 callback=callback,
             )
-            errors.append(wrong(found.points, found.labels, held_out))
-            losses.append(errors[-1].astype(float) - of_full)
-        loss = np.concatenate(losses)
-        spread = float(loss.std() / np.sqrt(len(loss)))
-        trials.append(
-            SizeTrial(
-                ratio=ratio,
-                n_prototypes=m,
-                error=float(np.concatenate(errors).mean()),
-                full_error=float(np.concatenate(full).mean()),
-                standard_error=spread,
-                accepted=bool(loss.mean() <= min(spread, _MOST_LOSS)),
-            )
-        )
-        if trials[-1].accepted:
-            return trials
-    warnings.warn(
-        f"even {trials[-1].n_prototypes} prototypes ({trials[-1].ratio:.0%}) lose to the full training set "
-        f"({trials[-1].error:.1%} against {trials[-1].full_error:.1%} held-out errors); taking that many",
-        stacklevel=4,
-    )
-    return trials
-
-
-def _parts(y: Labels, rng: np.random.Generator) -> list[tuple[Indices, Indices]]:
-    """Five pairs of rows kept and rows held out, each class spread evenly; a class of one is never held out."""
-    part = np.full(len(y), -1)
-    for c in np.unique(y):
-        rows = rng.permutation(np.flatnonzero(y == c))
-        if len(rows) > 1:
-            part[rows] = (np.arange(len(rows)) + rng.integers(_N_PARTS)) % _N_PARTS
-    pairs = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(_N_PARTS)]
-    return [(kept, held_out) for kept, held_out in pairs if len(held_out)]
+            D = distance_matrix(geometry, X[out], found.points, n_jobs)
+            seen.add(*class_scores(D, found.labels, found.gamma or 1.0, n_classes), y[out], weight[out])
+        tried.append(seen)
+        if len(tried) > 1:
+            losses, others = (one.losses("nearest", noise)[0] for one in (tried[-1], tried[-2]))
+            if not is_better(losses, others, np.concatenate(seen.weight), 1.0):
+                break
+    best = len(tried) - 1 if len(tried) in (1, len(sizes)) else len(tried) - 2
+    if len(tried) > 1 and best == len(tried) - 1:
+        losses, others = (one.losses("nearest", noise)[0] for one in (tried[-1], tried[-2]))
+        best -= not is_better(losses, others, np.concatenate(tried[-1].weight), 1.0)
+    return [
+        {"n_prototypes": m, **one.summary(noise), "chosen": k == best}
+        for k, (m, one) in enumerate(zip(sizes, tried, strict=False))
+    ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
@@ -21,11 +22,13 @@ from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [
     "as_generator",
+    "check_groups",
     "check_labels",
     "check_n_neighbors",
     "check_sample_weight",
     "check_training_set",
     "is_large",
+    "present",
     "remember_features",
     "resolve_n_prototypes",
 ]
@@ -96,14 +99,43 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
     return labels
 
 
-def check_sample_weight(weight: ArrayLike, n: int) -> Array:
-    """Weights of n training points: finite, non-negative, not all zero."""
-    array = np.asarray(weight, dtype=np.float64)
-    if array.shape != (n,):
-        raise ValueError(f"sample_weight has shape {array.shape}; give one weight for each of the {n} points")
-    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
-        raise ValueError("sample_weight must be finite and non-negative, and not all zero")
+def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) -> Array | None:
+    """Weights of the training points, those of their classes included: finite, non-negative, not all zero."""
+    if weight is None and class_weight is None:
+        return None
+    array = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    if array.shape != (len(y),):
+        raise ValueError(f"sample_weight has shape {array.shape}; give one weight for each of the {len(y)} points")
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"sample_weight[{row}] is {array[row]}, as are {bad.sum()} of {len(y)} weights that are negative or not "
+            "finite; give 0 for points to leave out"
+        )
+    if class_weight is not None:
+        array = array * compute_sample_weight(class_weight, y)
+    if not array.any():
+        raise ValueError("sample_weight is zero for all points; give some of them a weight")
     return array
+
+
+def check_groups(groups: ArrayLike, n: int) -> Labels:
+    """Groups of n points: numbers or strings."""
+    array = column_or_1d(np.asarray(groups))
+    if len(array) != n:
+        raise ValueError(f"groups has {len(array)} entries, and X has {n} points; give one group for each point")
+    return np.unique(array, return_inverse=True)[1]
+
+
+def present(
+    points: Any, labels: Labels, weight: Array | None, groups: Labels | None
+) -> tuple[Any, Labels, Array | None, Labels | None]:
+    """The points whose weight is not zero: the others are absent. Those that are not in memory stay where they are."""
+    if weight is None or weight.all() or not isinstance(points, np.ndarray):
+        return points, labels, weight, groups
+    kept = weight > 0
+    return points[kept], labels[kept], weight[kept], None if groups is None else groups[kept]
 
 
 def resolve_n_prototypes(n_prototypes: int | float | str | None, n: int, n_classes: int) -> int | None:

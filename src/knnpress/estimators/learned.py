@@ -8,79 +8,67 @@ import warnings
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
-from knnpress.compression.loss import log_softmax
-from knnpress.compression.problem import Problem
 from knnpress.compression.tuning import tune
 from knnpress.estimators.checks import as_generator, check_training_set, remember_features
 from knnpress.estimators.model import PrototypeModel, both
-from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
+from knnpress.geometries import Geometry, SmoothGeometry
+from knnpress.learning.descent import Problem, Start, represented
+from knnpress.learning.loss import log_softmax
+from knnpress.learning.selection import DEFAULT, class_scores
 from knnpress.progress import progress_bar
 from knnpress.rows import LocalRows, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["LearnedModel", "Optimizer", "documented"]
+__all__ = ["LearnedModel", "documented", "paper_settings"]
 
 Model = TypeVar("Model", bound="LearnedModel")
-Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
 _PARAMETERS = """
 n_prototypes : int, float or "auto"
-    How many prototypes (at least one a class), or what share of the training set. "auto": the smallest of 2, 4, 8, 16
-    and 32 % that loses at most one standard error, and one point, to the full set in 5-fold cross-validation; what
-    was seen is kept in ``selection_``.
+    How many prototypes (at least one per class), or what share of the training set. "auto": from 2, 4, 8, 16 and 32 %
+    the smallest that no larger one beats by more than noise in cross-validation.
 gamma : float, "scale", "auto" or "tune"
     Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
-    that one, or a softer one if it makes fewer errors on held-out parts of the training set. "tune": as the paper does
-    for SHC, gamma and the learning rate by Bayesian optimisation of the training error (needs the extra ``tune``).
+    that one, or half of it. "tune": as the paper does for SHC, gamma and the learning rate by Bayesian optimisation of
+    the training error (needs the extra ``tune``).
+prior : float or "auto"
+    How strongly prototypes are held at their start, in points. 0 is the paper's loss; infinity leaves the start as it
+    is. "auto": 1, or 10, 0.1 or infinity.
+smoothing : float or "auto"
+    Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
+    well as old. 0 is the paper's loss. "auto": 0.02, or 0 or 0.05.
+vote : {"nearest", "soft", "auto"}
+    "nearest" as in the paper; "soft": the class with the largest sum of probabilities.
 n_neighbors : int
     Neighbours that vote.
-max_iter : int
-    Iterations of the optimiser; for "adam", passes over the data.
-init : Compressor or None
-    Where to start; None: centroids of k-means within each class.
-optimizer : {"auto", "lbfgs", "cg", "descent", "adam"}
-    "auto": "lbfgs"; "adam" where `batch_size` is given; "descent" where the gradient is approximate.
-tol : float
-    Stop when no entry of the gradient exceeds it.
-learning_rate : float
-    First step of "descent" and "adam", relative to their own choice.
-batch_size : int or None
-    Points in a step of "adam"; None: all.
-label_noise : float
-    Share of labels that may be wrong: bounds the loss of a single point, so that wrong labels and outliers do not draw
-    prototypes to them. 0 is the paper's loss.
-smoothing : float
-    Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
-    well as old. 0 is the paper's loss.
-attraction : float or "auto"
-    How much of the loss is added that holds prototypes among the points of their class; 0 is the paper's loss.
-    "auto": 0; with at most five points a prototype 0.1, unless 0 makes clearly fewer errors on held-out parts.
-early_stopping : bool
-    Learn until the loss has gone flat, keep the iterations that were best on held-out parts, none included, and go on
-    from there with all points.
+max_iter : int or None
+    Iterations of the optimiser; None: as many as the compressor says, 300.
+class_weight : dict, "balanced" or None
+    Weights of the classes, as in scikit-learn; they multiply `sample_weight`.
 warm_start : bool
-    Whether `fit` starts from the prototypes of the last one, where there are any of the same classes and size.
-callback : callable or None
-    ``callback(step, total, facts)`` after each iteration, facts a dict with "loss" and "error" of the training set; a
-    true answer ends that descent.
+    Whether `fit` starts from the prototypes of the last one, where there are any of the same classes and number. The
+    setting then stays what it was.
+compressor : StochasticCompression or None
+    For experts: where to start, which optimiser, batches, how many labels may be wrong. What is "auto" or None above is
+    as the compressor says.
 checkpoint : str, path or None
     A file that `fit` keeps its state in, rewritten every few seconds and deleted when it ends. The same call goes on
     from it where an earlier one was broken off, be it by ``kill -9``, and ends with the same prototypes. A file of
-    other data, parameters or version is refused. `callback` is not called again for iterations that are done. A
-    `random_state` of None is as it was drawn then; a generator must be in the state that it was in. Not with
+    other data, parameters or version is refused. `callback` is not called again for iterations that are done. Not with
     ``n_prototypes="auto"`` and ``gamma="tune"``, which are many fits; `partial_fit` ignores it.
-vote : {"nearest", "soft"}
-    "nearest" as in the paper; "soft": the class with the largest sum of probabilities.
+callback : callable or None
+    ``callback(step, total, facts)`` after each iteration, facts a dict with "loss" and "error" of the training set; a
+    true answer ends that descent. After each setting tried, facts has a "note" too.
 random_state : int, RandomState, Generator or None
+    Draws the folds of the cross-validation. None: another draw each time.
 n_jobs : int or None
     Threads; None: all cores this process may use. Results do not depend on it.
 verbose : int
-    1 shows a bar with the loss and the training error.
+    1 shows a bar with the loss and the training error, and what was seen of each setting.
 """
 
 _ATTRIBUTES = """
@@ -91,16 +79,35 @@ prototype_weights_ : ndarray of shape (m,)
 classes_ : ndarray of shape (n_classes,)
 compression_ratio_ : float
     m / n.
-gamma_ : float
+gamma_, prior_, smoothing_ : float
+vote_ : {"nearest", "soft"}
+    The setting that was learned with, and how points are classified.
+temperature_ : float
+    What log-odds are multiplied by in `predict_proba`, so that probabilities are those of held-out points.
 n_iter_ : int
     Iterations of the last descent, that on all points.
 loss_curve_ : list of float
     Mean loss at its start and after each of them.
+stopped_by_ : str
+    Why it ended: the loss is "flat", the "gradient" vanishes, there is "no way down", "max_iter" or the "callback".
 selection_ : list of dict
-    With ``n_prototypes="auto"``, the sizes tried and their held-out errors.
+    The settings that were tried: their held-out error, its standard error, and which was chosen. With
+    ``n_prototypes="auto"``, the sizes too.
 n_features_in_ : int
     d, the size of a point.
 """
+
+_REMOVED = {
+    "early_stopping": "descents end by themselves, held near their start by `prior`",
+    "validation_fraction": "settings are cross-validated; see `selection_`",
+    "attraction": "`prior` holds prototypes near their start",
+    "whiten": "the paper's parameters are compressor=StochasticCompression(chart='paper')",
+    "roots": "the paper's parameters are compressor=StochasticCompression(chart='paper')",
+    **{
+        name: f"it is a parameter of the compressor: compressor=StochasticCompression({name}=...)"
+        for name in ("init", "optimizer", "tol", "learning_rate", "batch_size", "label_noise")
+    },
+}
 
 
 def documented(cls: type[Model]) -> type[Model]:
@@ -108,6 +115,16 @@ def documented(cls: type[Model]) -> type[Model]:
     text = inspect.cleandoc(cls.__doc__ or "")
     cls.__doc__ = text.replace("<parameters>", _PARAMETERS.strip()).replace("<attributes>", _ATTRIBUTES.strip())
     return cls
+
+
+def paper_settings(settings: dict[str, Any], **paper: Any) -> dict[str, Any]:
+    """The paper's settings of a compressor, with those that the user gives instead, and the model's own settings."""
+    own = {name: settings.pop(name) for name in list(settings) if name in _REMOVED and name in _COMPRESSOR}
+    plain = {"prior": 0.0, "smoothing": 0.0, "label_noise": 0.0, "vote": "nearest", "chart": "paper", "tol": 0.0}
+    return {"compressor": StochasticCompression(**{**plain, **paper, **own}), **settings}
+
+
+_COMPRESSOR = frozenset(StochasticCompression().get_params(deep=False))
 
 
 class LearnedModel(PrototypeModel):
@@ -118,66 +135,69 @@ class LearnedModel(PrototypeModel):
     def __init__(
         self,
         n_prototypes: int | float | Literal["auto"] = 0.02,
+        *,
         gamma: float | Literal["scale", "auto", "tune"] = "auto",
+        prior: float | Literal["auto"] = "auto",
+        smoothing: float | Literal["auto"] = "auto",
+        vote: Literal["nearest", "soft", "auto"] = "auto",
         n_neighbors: int = 1,
-        max_iter: int = 100,
-        init: Compressor | None = None,
-        optimizer: Optimizer = "auto",
-        tol: float = 1e-6,
-        learning_rate: float = 1.0,
-        batch_size: int | None = None,
-        label_noise: float = 0.2,
-        smoothing: float = 0.05,
-        attraction: float | Literal["auto"] = 0.0,
-        early_stopping: bool = True,
+        max_iter: int | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         warm_start: bool = False,
-        callback: Callback | None = None,
+        compressor: StochasticCompression | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        vote: Literal["nearest", "soft"] = "nearest",
-        random_state: Any = None,
+        callback: Callback | None = None,
+        random_state: Any = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
+        **removed: Any,
     ) -> None:
+        for name in removed:
+            what = f"; {_REMOVED[name]}" if name in _REMOVED else ""
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}{what}")
         self.n_prototypes = n_prototypes
         self.gamma = gamma
+        self.prior = prior
+        self.smoothing = smoothing
+        self.vote = vote
         self.n_neighbors = n_neighbors
         self.max_iter = max_iter
-        self.init = init
-        self.optimizer = optimizer
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.label_noise = label_noise
-        self.smoothing = smoothing
-        self.attraction = attraction
-        self.early_stopping = early_stopping
+        self.class_weight = class_weight
         self.warm_start = warm_start
-        self.callback = callback
+        self.compressor = compressor
         self.checkpoint = checkpoint
-        self.vote = vote
+        self.callback = callback
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self: Model, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Model:
+    def fit(
+        self: Model,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Model:
         """Learn prototypes of the training set.
 
         Parameters
         ----------
         X : array of shape (n, d) or (n, d, d)
             Points of the geometry. A dask array stays on the workers of the current client; without a client it is
-            read block by block, as are memory maps, zarr arrays and HDF5 datasets larger than 256 MB. Then the start,
-            gamma and the number of iterations are chosen by 20,000 of the points, at most.
+            read block by block, as are memory maps, zarr arrays and HDF5 datasets larger than 256 MB. The start and the
+            setting are chosen by 20,000 of the points, at most.
         y : array of shape (n,)
             Labels of any kind, of at least two classes.
         sample_weight : array of shape (n,) or None
+            A point of weight 0 is absent, one of weight 2 counts as two.
+        groups : array of shape (n,) or None
+            E.g. subjects, sessions or objects: no group is divided between what is learned from and what is held out,
+            so that settings are chosen for groups never seen.
         """
-        self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight, groups)
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        if self.vote not in ("nearest", "soft"):
-            raise ValueError(f"vote is {self.vote!r}; choose 'nearest' or 'soft'")
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         compressor = self._compressor()
         if self.gamma == "tune" and self.checkpoint is not None:
             raise ValueError(
@@ -189,33 +209,58 @@ class LearnedModel(PrototypeModel):
             raise ValueError(f"{what} is many fits, and X is a dask array; search on a part of it that fits in memory")
         if self.gamma == "tune":
             compressor.set_params(**self._tuned(X, y))
-        if self.warm_start and hasattr(self, "gamma_"):
+        if self.warm_start and hasattr(self, "gamma_") and np.array_equal(np.unique(np.asarray(y)), self.classes_):
+            # nothing can be held out from a start that has seen it: the setting stays what it was
             last = Prototypes(self.prototypes_, self._codes())
-            # nothing can be held out from a start that has seen it
-            compressor.set_params(init=_Last(last, compressor.init), gamma=self.gamma_, early_stopping=False)
-        prototypes = self._compress(compressor, self.n_prototypes, X, y, sample_weight)
+            known = {"gamma": self.gamma_, "prior": self.prior_, "smoothing": self.smoothing_, "vote": self.vote_}
+            params = compressor.get_params(deep=False)
+            kept = {name: value for name, value in known.items() if params[name] == "auto"}
+            compressor.set_params(init=_Last(last, compressor.init), **kept)
+        prototypes = self._compress(compressor, self.n_prototypes, X, y, sample_weight, groups, self.class_weight)
+        trace = prototypes.trace
         self.gamma_: float = prototypes.gamma or 1.0
-        self.n_iter_ = prototypes.trace["n_iter"]
-        self.loss_curve_ = prototypes.trace["loss_curve"]
-        self.prototype_weights_ = prototypes.trace["weights"]
+        self.prior_: float = trace["setting"].prior
+        self.smoothing_: float = trace["setting"].smoothing
+        self.vote_: str = "nearest" if self.n_neighbors > 1 and self.vote == "auto" else trace["vote"]
+        self.temperature_: float = trace["temperature"]
+        self.n_iter_ = trace["n_iter"]
+        self.loss_curve_ = trace["loss_curve"]
+        self.stopped_by_: str = trace["reason"]
+        self.prototype_weights_ = trace["weights"]
+
+    def _compressor(self) -> StochasticCompression:
+        """The compressor, with what the model's own parameters say instead."""
+        if not isinstance(self.compressor, (StochasticCompression, type(None))):
+            raise TypeError(
+                f"compressor is a {type(self.compressor).__name__}; {type(self).__name__} learns with a "
+                "StochasticCompression. For others use PrototypeClassifier(geometry, compressor)"
+            )
+        compressor = StochasticCompression() if self.compressor is None else clone(self.compressor)
+        own = {"gamma": self.gamma, "prior": self.prior, "smoothing": self.smoothing, "vote": self.vote}
+        given = {name: value for name, value in own.items() if value not in ("auto", "tune")}
+        more = {"max_iter": self.max_iter, "checkpoint": self.checkpoint}
+        return compressor.set_params(**given, **{name: value for name, value in more.items() if value is not None})
 
     def _tuned(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
         """gamma and learning rate of least training error, by Bayesian optimisation around the usual gamma."""
-        plain = clone(self).set_params(gamma="auto", callback=None, verbose=0)
+        compressor = self._compressor()
+        plain = clone(self).set_params(gamma="scale", callback=None, verbose=0, compressor=compressor)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             usual = clone(plain).set_params(max_iter=1).fit(X, y).gamma_
-            space = {"gamma": (usual / 4, usual * 4, "log"), "learning_rate": (0.1, 10.0, "log")}
+            space = {
+                "gamma": (usual / 4, usual * 4, "log"),
+                "compressor__learning_rate": (0.1, 10.0, "log"),
+            }
             settings = {"random_state": self.random_state, "n_jobs": self.n_jobs, "verbose": self.verbose}
-            return tune(plain, X, y, space=space, criterion="training", **settings).best_params
+            found = tune(plain, X, y, space=space, criterion="training", **settings).best_params
+        return {"gamma": found["gamma"], "learning_rate": found["compressor__learning_rate"]}
 
     def partial_fit(self: Model, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Model:
         """Learn from one more batch of points.
 
-        The centroids of the points that the current prototypes stand for join the batch, weighted by their number, so
-        that what earlier batches taught is not forgotten. (A prototype may learn to stand far off those points; after
-        `fit` or `load`, which do not keep their centroids, the prototypes themselves join.) gamma and the chart stay
-        those of the first call.
+        Each prototype is held where it is by as many points as it stands for, so that what earlier batches taught is
+        not forgotten. gamma stays that of the first call.
 
         Parameters
         ----------
@@ -251,13 +296,11 @@ class LearnedModel(PrototypeModel):
         return self
 
     def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
-        """Move the prototypes, after adding some for classes that lack them, to serve the batch and themselves."""
+        """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         assert isinstance(geometry, SmoothGeometry)
         compressor, rng = self._compressor(), as_generator(self.random_state)
         first = not hasattr(self, "prototypes_")
-        old = X[:0] if first else self.prototypes_
-        anchors = X[:0] if first else getattr(self, "_anchors", old)
-        codes = y[:0] if first else self._codes()
+        old, codes = (X[:0], y[:0]) if first else (self.prototypes_, self._codes())
         weights = np.zeros(0) if first else self.prototype_weights_
         share = int(self.n_prototypes) // len(classes)
         added: list[Prototypes] = []
@@ -266,72 +309,59 @@ class LearnedModel(PrototypeModel):
             if missing > 0:
                 rows = y == c
                 added.append(compressor.start(X[rows], y[rows], geometry, missing, rng, self.n_jobs))
-        start = Prototypes(
+        start = Start(
             np.concatenate([old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
         )
-        chart = getattr(self, "_chart", None) or geometry.chart(X if first else old)
-        points, weight = np.concatenate([X, anchors]), np.concatenate([np.ones(len(X)), weights])
-        rows = LocalRows(points, np.concatenate([y, codes]), weight, self.n_jobs)
-        seed = int(rng.integers(2**31))
-        problem = Problem(compressor, geometry, chart, rows, rows.cut(len(start.points)), start, seed)
-        ready = len(np.unique(start.labels)) > 1  # one class alone has nothing to be told apart from
-        moved, curve = start.points, [0.0]
-        if ready:
-            if not hasattr(self, "gamma_"):
-                gamma = problem.usual_gamma() if isinstance(self.gamma, str) else float(self.gamma)
-            else:
-                gamma = self.gamma_
-            with progress_bar(type(self).__name__, self.verbose > 0) as bar:
-                report = both(bar, self.callback)
-                found = problem.learn(
-                    gamma,
-                    self.max_iter,
-                    lambda k, _, now: report and report(k, self.max_iter, {"loss": now.loss, "error": now.error}),
-                )
-            moved, curve = chart.to_point(found.theta), found.loss_curve
-        W = np.zeros((len(points), len(moved)))
-        W[np.arange(len(points)), problem.represented(moved)] = weight
-        near = np.concatenate([anchors, *(a.points for a in added)])
-        means = geometry if geometry.point_ndim == 2 else SquaredEuclidean()  # as for the start
-        used = W.sum(axis=0) > 0
-        near[used] = means.centroid_step(points, W[:, used] / W[:, used].sum(axis=0), near[used], self.n_jobs)
-        self._chart, self._anchors = chart, near
+        weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
+        rows = LocalRows(X, y, None, self.n_jobs)
+        blocks, moved, curve = rows.cut(len(start.points)), start.points, [0.0]
+        if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
+            moved, curve = self._move(compressor, geometry, rows, start, weights, int(rng.integers(2**31)))
+        own = represented(rows, blocks, geometry, Start(moved, start.labels))
         self.classes_ = classes
         self.prototypes_ = moved
         self.prototype_labels_ = classes[start.labels]
-        self.prototype_weights_ = W.sum(axis=0)
+        self.prototype_weights_ = weights + np.bincount(own, minlength=len(moved))
         self.n_iter_, self.loss_curve_ = len(curve) - 1, curve
         self.compression_ratio_ = len(moved) / float(self.prototype_weights_.sum())
-        if ready:
-            self.gamma_ = gamma
 
-    def _compressor(self) -> StochasticCompression:
-        return StochasticCompression(
-            gamma="auto" if self.gamma == "tune" else self.gamma,
-            init=self.init,
-            optimizer=self.optimizer,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            label_noise=self.label_noise,
-            smoothing=self.smoothing,
-            attraction=self.attraction,
-            early_stopping=self.early_stopping,
-            checkpoint=self.checkpoint,
-        )
+    def _move(
+        self,
+        compressor: StochasticCompression,
+        geometry: SmoothGeometry,
+        rows: LocalRows,
+        start: Start,
+        weights: Array,
+        seed: int,
+    ) -> tuple[Array, list[float]]:
+        """Learn from a batch with a prior as strong as the prototypes' weights; sets the setting at the first call."""
+        wishes, descent = compressor.wishes(), compressor.descent(seed)
+        problem = Problem(rows, rows.cut(len(start.points)), geometry, start, descent, rows)
+        if not hasattr(self, "gamma_"):
+            self.gamma_ = wishes.gamma if wishes.gamma is not None else problem.usual_gamma
+        if not hasattr(self, "prior_"):
+            self.prior_, self.smoothing_ = wishes.default.prior, wishes.default.smoothing
+            self.vote_, self.temperature_ = wishes.vote or "nearest", 1.0
+        prior = self.prior_ if np.isfinite(self.prior_) else DEFAULT.prior
+        with progress_bar(type(self).__name__, self.verbose > 0) as bar:
+            report = both(bar, self.callback)
+            found = problem.learn(
+                self.gamma_,
+                prior + weights[:, None],
+                self.smoothing_,
+                callback=lambda k, _, now: (
+                    report and report(k, descent.max_iter, {"loss": now.loss, "error": now.error})
+                ),
+            )
+        return problem.scale.points(found.theta), found.loss_curve
 
     def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
-        if self.vote == "nearest" and self.n_neighbors > 1:
+        vote = getattr(self, "vote_", "nearest")
+        if vote == "nearest" and self.n_neighbors > 1:
             return super()._decide(X)
-        # A class counts by its nearest prototype, or by all of its prototypes
-        D, codes = self.transform(X), self._codes()
-        logits = np.full((len(D), len(self.classes_)), -np.inf)  # a class may wait for its first prototype
-        combine = np.max if self.vote == "nearest" else logsumexp
-        gamma = getattr(self, "gamma_", 1.0)  # not known before a second class has come
-        for c in np.unique(codes):
-            logits[:, c] = combine(-(gamma**2) * D[:, codes == c], axis=1)
-        _, share = log_softmax(logits)
+        # A class counts by its nearest prototype, or by all of its prototypes; gamma comes with the second class
+        scores = class_scores(self.transform(X), self._codes(), getattr(self, "gamma_", 1.0), len(self.classes_))
+        _, share = log_softmax(getattr(self, "temperature_", 1.0) * scores[vote == "soft"])
         return share.argmax(axis=1), share
 
 
@@ -346,15 +376,14 @@ class _Last(BaseEstimator):
         X: Array,
         y: Labels,
         *,
-        geometry: Geometry,
+        geometry: SmoothGeometry,
         n_prototypes: int | None = None,
         sample_weight: Array | None = None,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
-        fits = n_prototypes == len(self.last.points) and X.shape[1:] == self.last.points.shape[1:]
-        if fits and np.array_equal(np.unique(y), np.unique(self.last.labels)):
+        if n_prototypes == len(self.last.points) and X.shape[1:] == self.last.points.shape[1:]:
             return self.last
         rng = np.random.default_rng() if random_state is None else random_state
         m = n_prototypes or len(np.unique(y))

@@ -6,7 +6,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from knnpress.cluster import lazily
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
-from knnpress.compression.sizing import SizeTrial, try_sizes
+from knnpress.compression.sizing import try_sizes
 from knnpress.estimators.checks import (
     as_generator,
+    check_groups,
     check_n_neighbors,
     check_sample_weight,
     check_training_set,
     is_large,
+    present,
     remember_features,
     resolve_n_prototypes,
 )
@@ -59,12 +60,16 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        class_weight: Any = None,
     ) -> Prototypes:
         """Check the training set, compress it, and only then set the fitted attributes."""
         geometry = self._geometry()
-        elsewhere = isinstance(compressor, StochasticCompression) and n_prototypes != "auto"
-        points, labels = check_training_set(self, geometry, X, y, elsewhere)
-        weight = None if sample_weight is None else check_sample_weight(sample_weight, len(points))
+        learns = isinstance(compressor, StochasticCompression)
+        points, labels = check_training_set(self, geometry, X, y, learns and n_prototypes != "auto")
+        weight = check_sample_weight(sample_weight, class_weight, labels)
+        group = None if groups is None else check_groups(groups, len(points))
+        points, labels, weight, group = present(points, labels, weight, group)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
@@ -76,7 +81,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         # a compressor that goes on from a checkpoint has been drawn for: None is handed on to it
         resumes = getattr(compressor, "checkpoint", None) is not None
         rng = None if resumes and self.random_state is None else as_generator(self.random_state)
-        trials: list[SizeTrial] = []
+        sizes: list[dict[str, Any]] = []
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
             context: dict[str, Any] = {
                 "geometry": geometry,
@@ -85,9 +90,11 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 "n_jobs": self.n_jobs,
                 "callback": both(bar, getattr(self, "callback", None)),
             }
-            if n_prototypes == "auto":
-                trials = try_sizes(compressor, points, codes, n_neighbors=self.n_neighbors, **context)
-                n_prototypes = trials[-1].n_prototypes
+            if learns:
+                context["groups"] = group
+            if n_prototypes == "auto" and isinstance(compressor, StochasticCompression):
+                sizes = try_sizes(compressor, points, codes, **context)
+                n_prototypes = next(size["n_prototypes"] for size in sizes if size["chosen"])
             m = resolve_n_prototypes(n_prototypes, len(points), len(classes))
             prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
@@ -96,8 +103,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         self.prototypes_ = prototypes.points
         self.prototype_labels_ = classes[prototypes.labels]
         self.compression_ratio_ = len(prototypes.points) / len(points)
-        if trials:
-            self.selection_ = [asdict(trial) for trial in trials]
+        if learns:
+            self.selection_ = [*sizes, *prototypes.trace["selection"]]
         return prototypes
 
     def save(self, path: str | os.PathLike[str]) -> None:

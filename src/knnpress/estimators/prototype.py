@@ -71,7 +71,9 @@ class PrototypeClassifier(PrototypeModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PrototypeClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> PrototypeClassifier:
         """Compress the training set.
 
         Parameters
@@ -80,8 +82,13 @@ class PrototypeClassifier(PrototypeModel):
             Points of the geometry.
         y : array of shape (n,)
             Labels of any kind.
+        sample_weight : array of shape (n,) or None
+            A point of weight 0 is absent; compressors that average or learn weigh the others.
+        groups : array of shape (n,) or None
+            For a compressor that cross-validates: no group is divided between folds.
         """
-        self._compress(KeepAll() if self.compressor is None else self.compressor, self.n_prototypes, X, y)
+        compressor = KeepAll() if self.compressor is None else self.compressor
+        self._compress(compressor, self.n_prototypes, X, y, sample_weight, groups)
         return self
 
     def _geometry(self) -> Geometry:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-from knnpress.compression import Compressor, Subsample
-from knnpress.estimators.learned import LearnedModel, Optimizer, documented
+from knnpress.compression import StochasticCompression, Subsample
+from knnpress.estimators.learned import LearnedModel, documented, paper_settings
 from knnpress.geometries import JBLD, Geometry, LogEuclidean
 from knnpress.typing import Callback
 
@@ -24,9 +24,6 @@ class SCC(LearnedModel):
     <parameters>
     metric : {"jbld", "logeuclid"}
         The geometry, by name.
-    whiten : bool
-        Whether prototypes are learned relative to the mean of the data, which conditions the descent; False: as in the
-        paper.
 
     Attributes
     ----------
@@ -48,74 +45,56 @@ class SCC(LearnedModel):
     def __init__(
         self,
         n_prototypes: int | float | Literal["auto"] = 0.02,
+        *,
+        metric: Literal["jbld", "logeuclid"] = "jbld",
         gamma: float | Literal["scale", "auto", "tune"] = "auto",
+        prior: float | Literal["auto"] = "auto",
+        smoothing: float | Literal["auto"] = "auto",
+        vote: Literal["nearest", "soft", "auto"] = "auto",
         n_neighbors: int = 1,
-        max_iter: int = 100,
-        init: Compressor | None = None,
-        optimizer: Optimizer = "auto",
-        tol: float = 1e-6,
-        learning_rate: float = 1.0,
-        batch_size: int | None = None,
-        label_noise: float = 0.2,
-        smoothing: float = 0.05,
-        attraction: float | Literal["auto"] = 0.0,
-        early_stopping: bool = True,
+        max_iter: int | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         warm_start: bool = False,
-        callback: Callback | None = None,
+        compressor: StochasticCompression | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        vote: Literal["nearest", "soft"] = "nearest",
-        random_state: Any = None,
+        callback: Callback | None = None,
+        random_state: Any = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
-        metric: Literal["jbld", "logeuclid"] = "jbld",
-        whiten: bool = True,
+        **removed: Any,
     ) -> None:
         super().__init__(
-            n_prototypes=n_prototypes,
+            n_prototypes,
             gamma=gamma,
+            prior=prior,
+            smoothing=smoothing,
+            vote=vote,
             n_neighbors=n_neighbors,
             max_iter=max_iter,
-            init=init,
-            optimizer=optimizer,
-            tol=tol,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            label_noise=label_noise,
-            smoothing=smoothing,
-            attraction=attraction,
-            early_stopping=early_stopping,
+            class_weight=class_weight,
             warm_start=warm_start,
-            callback=callback,
+            compressor=compressor,
             checkpoint=checkpoint,
-            vote=vote,
+            callback=callback,
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
+            **removed,
         )
         self.metric = metric
-        self.whiten = whiten
 
     @classmethod
-    def paper(cls, **settings: Any) -> SCC:
-        """SCC with the paper's settings: random points of each class as the start, no whitening, conjugate gradients,
-        gamma chosen on held-out points, all iterations kept. Other settings as given.
+    def paper(cls, n_prototypes: int | float | Literal["auto"] = 0.02, **settings: Any) -> SCC:
+        """SCC with the paper's settings: random points of each class as the start, Cholesky factors learned by
+        conjugate gradients, gamma chosen on held-out points, nothing added to the loss. Other settings as given, those
+        of the compressor included.
         """
-        return cls(
-            **{
-                "init": Subsample(),
-                "whiten": False,
-                "optimizer": "cg",
-                "label_noise": 0.0,
-                "smoothing": 0.0,
-                "early_stopping": False,
-                **settings,
-            }
-        )
+        return cls(n_prototypes, **paper_settings(settings, init=Subsample(), optimizer="cg", max_iter=100))
 
     def _geometry(self) -> Geometry:
         if self.metric not in _METRICS:
             raise ValueError(f"metric is {self.metric!r}; choose one of {', '.join(map(repr, _METRICS))}")
-        return _METRICS[self.metric](whiten=self.whiten)
+        return _METRICS[self.metric]()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

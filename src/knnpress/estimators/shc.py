@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-from knnpress.compression import Compressor, RandomMutation
-from knnpress.estimators.learned import LearnedModel, Optimizer, documented
+from knnpress.compression import RandomMutation, StochasticCompression
+from knnpress.estimators.learned import LearnedModel, documented, paper_settings
 from knnpress.geometries import Geometry, Sinkhorn
 from knnpress.typing import ArrayLike, Callback
 
@@ -26,8 +26,6 @@ class SHC(LearnedModel):
     <parameters>
     value : {"divergence", "dual", "transport"}
         What is learned on and classified with; see `knnpress.geometries.Sinkhorn`.
-    roots : bool
-        Learn the square roots of the bins, which takes half as many iterations; False: their logarithms, as the paper.
 
     Attributes
     ----------
@@ -51,83 +49,61 @@ class SHC(LearnedModel):
     def __init__(
         self,
         ground_cost: ArrayLike | None = None,
+        *,
         reg: float | Literal["auto"] = "auto",
         n_prototypes: int | float | Literal["auto"] = 0.02,
         gamma: float | Literal["scale", "auto", "tune"] = "auto",
+        prior: float | Literal["auto"] = "auto",
+        smoothing: float | Literal["auto"] = "auto",
+        vote: Literal["nearest", "soft", "auto"] = "auto",
         n_neighbors: int = 1,
-        max_iter: int = 60,
-        init: Compressor | None = None,
-        optimizer: Optimizer = "auto",
-        tol: float = 1e-6,
-        learning_rate: float = 1.0,
-        batch_size: int | None = None,
-        label_noise: float = 0.2,
-        smoothing: float = 0.01,
-        attraction: float | Literal["auto"] = "auto",
-        early_stopping: bool = True,
+        max_iter: int | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         warm_start: bool = False,
-        callback: Callback | None = None,
+        compressor: StochasticCompression | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        vote: Literal["nearest", "soft"] = "nearest",
-        random_state: Any = None,
+        callback: Callback | None = None,
+        random_state: Any = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
         value: Literal["divergence", "dual", "transport"] = "divergence",
-        roots: bool = True,
+        **removed: Any,
     ) -> None:
         super().__init__(
-            n_prototypes=n_prototypes,
+            n_prototypes,
             gamma=gamma,
+            prior=prior,
+            smoothing=smoothing,
+            vote=vote,
             n_neighbors=n_neighbors,
             max_iter=max_iter,
-            init=init,
-            optimizer=optimizer,
-            tol=tol,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            label_noise=label_noise,
-            smoothing=smoothing,
-            attraction=attraction,
-            early_stopping=early_stopping,
+            class_weight=class_weight,
             warm_start=warm_start,
-            callback=callback,
+            compressor=compressor,
             checkpoint=checkpoint,
-            vote=vote,
+            callback=callback,
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
+            **removed,
         )
         self.ground_cost = ground_cost
         self.reg = reg
         self.value = value
-        self.roots = roots
 
     @classmethod
     def paper(cls, ground_cost: ArrayLike | None = None, **settings: Any) -> SHC:
         """SHC with the paper's settings: a start from random mutation, logarithms of bins learned on the transport
         value along its approximate gradient by adaptive descent, the iterate of least training error kept, gamma and
-        the step found by Bayesian optimisation of the training error. Other settings as given.
+        the step found by Bayesian optimisation of the training error. Other settings as given, those of the compressor
+        included.
         """
-        return cls(
-            ground_cost,
-            **{
-                "init": RandomMutation(),
-                "value": "transport",
-                "roots": False,
-                "optimizer": "descent",
-                "max_iter": 100,
-                "gamma": "tune",
-                "label_noise": 0.0,
-                "smoothing": 0.0,
-                "attraction": 0.0,
-                "early_stopping": False,
-                **settings,
-            },
-        )
+        settings = {"value": "transport", "gamma": "tune", **settings}
+        return cls(ground_cost, **paper_settings(settings, init=RandomMutation(), optimizer="descent", max_iter=100))
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        super()._fit(X, y, sample_weight)
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
+        super()._fit(X, y, sample_weight, groups)
         self.reg_ = Sinkhorn(self.ground_cost, self.reg).effective_reg
 
     def _geometry(self) -> Geometry:
-        return Sinkhorn(self.ground_cost, self.reg, self.value, roots=self.roots)
+        return Sinkhorn(self.ground_cost, self.reg, self.value)

@@ -12,7 +12,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["Chart", "Focus", "Geometry", "Linearization", "Linearize", "SmoothGeometry"]
+__all__ = ["Chart", "Focus", "Geometry", "Linearization", "Linearize", "Placed", "SmoothGeometry"]
 
 #: Share of the largest weight below which a pair has no say in a pullback
 _NEGLIGIBLE_WEIGHT = 1e-12
@@ -62,6 +62,8 @@ class SmoothGeometry(Geometry, Protocol):
     ----------
     exact_gradient : bool
         False where `linearize` gives an approximate gradient, which a line search cannot use.
+    start_geometry : Geometry
+        Where points are averaged and compared to find a start: this geometry, or a quicker one that does as well.
     slacks : tuple of float
         How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
         in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
@@ -70,8 +72,17 @@ class SmoothGeometry(Geometry, Protocol):
     exact_gradient: bool
     slacks: tuple[float, ...]
 
-    def chart(self, X: Array) -> Chart:
-        """A chart fitted to the scale of X."""
+    @property
+    def start_geometry(self) -> Geometry:
+        """Where points are averaged and compared to find a start."""
+        ...
+
+    def chart(self, start: Array) -> Chart:
+        """Parameters of prototypes that start at `start`, (m, ...): normal coordinates, where there are any."""
+        ...
+
+    def paper_chart(self, start: Array) -> Chart:
+        """The parameters that the paper learns."""
         ...
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
@@ -110,17 +121,32 @@ class Focus:
 class Chart(Protocol):
     """A map from free parameters to valid points: the only home of constraints."""
 
+    def to_theta(self, point: Array) -> Array:
+        """m points to (m, p) parameters; normal coordinates at each one's own start, where there is one."""
+        ...
+
     def to_point(self, theta: Array) -> Array:
         """(m, p) parameters to m points."""
         ...
 
-    def to_theta(self, point: Array) -> Array:
-        """m points to (m, p) parameters."""
+    def at(self, theta: Array) -> Placed:
+        """The points at theta, with the way back for gradients."""
         ...
 
-    def pullback(self, theta: Array, grad: Array) -> Array:
-        """A gradient with respect to the points, as one with respect to theta, (m, p)."""
-        ...
+
+@dataclass(frozen=True)
+class Placed:
+    """Points at some parameters of a chart.
+
+    Attributes
+    ----------
+    points : ndarray of shape (m, ...)
+    pullback : callable
+        A gradient with respect to the points, as one with respect to theta, (m, p).
+    """
+
+    points: Array
+    pullback: Callable[[Array], Array]
 
 
 @dataclass(frozen=True)

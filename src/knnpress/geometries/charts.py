@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
+from knnpress.geometries.base import Placed
 from knnpress.typing import Array
 
-__all__ = ["CholeskyChart", "IdentityChart", "RootChart", "SoftmaxChart"]
+__all__ = ["CholeskyChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
+
+_LARGEST_LOG = 300.0
 
 
 @dataclass(frozen=True)
@@ -18,70 +21,151 @@ class IdentityChart:
 
     shape: tuple[int, ...]
 
-    def to_point(self, theta: Array) -> Array:
-        """(m, p) parameters to (m, ...) points."""
-        return theta.reshape(len(theta), *self.shape)
-
     def to_theta(self, point: Array) -> Array:
         """(m, ...) points to (m, p) parameters."""
         return point.reshape(len(point), -1).copy()
 
-    def pullback(self, theta: Array, grad: Array) -> Array:
-        """The gradient itself, flattened."""
-        return grad.reshape(theta.shape)
+    def to_point(self, theta: Array) -> Array:
+        """(m, p) parameters to (m, ...) points."""
+        return theta.reshape(len(theta), *self.shape)
+
+    def at(self, theta: Array) -> Placed:
+        """The points, and the gradient itself, flattened."""
+        return Placed(self.to_point(theta), lambda grad: grad.reshape(theta.shape))
+
+
+@dataclass(frozen=True)
+class ExponentialChart:
+    r"""Positive definite matrices in normal coordinates, each at a start of its own.
+
+    With :math:`R_j` the symmetric root of start j, and S symmetric,
+
+    .. math:: Z_j = R_j \exp(S_j) R_j, \qquad
+              \frac{\partial L}{\partial S} = U \left(K \circ U^\top R \frac{\partial L}{\partial Z} R\, U\right) U^\top
+
+    where :math:`S = U \operatorname{diag}(s) U^\top` and K holds the divided differences of exp at s (Daleckii and
+    Krein). theta is the upper triangle of S, off-diagonals times :math:`\sqrt 2`, so that its norm is the
+    affine-invariant distance of Z from its start.
+
+    Attributes
+    ----------
+    root, inverse_root : ndarray of shape (m, d, d)
+        Of the starts.
+    """
+
+    root: Array
+    inverse_root: Array
+
+    @classmethod
+    def around(cls, start: Array) -> ExponentialChart:
+        """The chart in which theta = 0 is `start`, (m, d, d)."""
+        values, vectors = np.linalg.eigh(start)
+        return cls(_compose(vectors, np.sqrt(values)), _compose(vectors, 1.0 / np.sqrt(values)))
+
+    def to_theta(self, point: Array) -> Array:
+        """(m, d, d) matrices, each in the coordinates at its own start, to (m, d (d + 1) / 2) parameters."""
+        values, vectors = np.linalg.eigh(self.inverse_root @ point @ self.inverse_root)
+        return _flatten(_compose(vectors, np.log(values)))
+
+    def to_point(self, theta: Array) -> Array:
+        """(m, d (d + 1) / 2) parameters to (m, d, d) matrices."""
+        return self.at(theta).points
+
+    def at(self, theta: Array) -> Placed:
+        """The matrices, and what takes a symmetric gradient in Z to one in theta; one decomposition serves both."""
+        values, vectors = np.linalg.eigh(_unflatten(theta, self.root.shape[1]))
+        values = np.clip(values, -_LARGEST_LOG, _LARGEST_LOG)  # a line search may try what no float can hold
+        Z = self.root @ _compose(vectors, np.exp(values)) @ self.root
+
+        def pullback(grad: Array) -> Array:
+            rotated = vectors.transpose(0, 2, 1) @ (self.root @ grad @ self.root) @ vectors
+            return _flatten(vectors @ (_divided_exp(values) * rotated) @ vectors.transpose(0, 2, 1))
+
+        return Placed(0.5 * (Z + Z.transpose(0, 2, 1)), pullback)
+
+
+def _compose(vectors: Array, values: Array) -> Array:
+    """U diag(s) U'."""
+    composed: Array = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return composed
+
+
+def _flatten(S: Array) -> Array:
+    """The upper triangles of symmetric matrices, (m, d, d), as vectors of the same norm."""
+    i, j = np.triu_indices(S.shape[1])
+    flat: Array = S[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
+    return flat
+
+
+def _unflatten(theta: Array, d: int) -> Array:
+    """The inverse of `_flatten`."""
+    i, j = np.triu_indices(d)
+    S = np.empty((len(theta), d, d))
+    S[:, i, j] = S[:, j, i] = theta / np.where(i == j, 1.0, np.sqrt(2.0))
+    return S
+
+
+def _divided_exp(values: Array) -> Array:
+    """(exp a - exp b) / (a - b), and exp a where they meet, (m, d, d)."""
+    a, b = values[:, :, None], values[:, None, :]
+    half = 0.5 * (a - b)
+    # exp((a + b) / 2) sinh(h) / h, accurate however close a and b are
+    divided: Array = np.exp(0.5 * (a + b)) * np.where(
+        half == 0.0, 1.0, np.sinh(half) / np.where(half == 0.0, 1.0, half)
+    )
+    return divided
 
 
 @dataclass(frozen=True)
 class CholeskyChart:
-    r"""Positive definite matrices by their Cholesky factor, relative to a reference.
+    r"""Positive definite matrices by their Cholesky factor, :math:`Z = s (B^\top B + \epsilon I)`: the paper's own.
 
-    With :math:`R = F F^\top` the reference (the mean of the data) and B upper triangular,
+    .. math:: \frac{\partial L}{\partial B} = \mathrm{triu}\left(2 s B \frac{\partial L}{\partial Z}\right)
 
-    .. math:: Z = F (B^\top B + \epsilon I) F^\top, \qquad
-              \frac{\partial L}{\partial B} = \mathrm{triu}\left(2 B F^\top \frac{\partial L}{\partial Z} F\right).
-
-    JBLD is unchanged by the congruence, but B = I stands for the mean of the data, which conditions the descent.
-    F = I gives the paper's own parameters. The floor :math:`\epsilon` keeps rounding from making Z singular.
+    with B upper triangular and s the scale of the starts. The floor :math:`\epsilon` keeps rounding from making Z
+    singular.
 
     Attributes
     ----------
-    factor : ndarray of shape (d, d)
-        F, lower triangular.
-    floor : float
+    n_dims : int
+    scale, floor : float
     """
 
-    factor: Array
+    n_dims: int
+    scale: float = 1.0
     floor: float = 1e-10
 
     @classmethod
-    def relative_to(cls, reference: Array) -> CholeskyChart:
-        """The chart whose origin B = I is `reference`, (d, d)."""
-        return cls(np.linalg.cholesky(reference))
+    def around(cls, start: Array) -> CholeskyChart:
+        """The chart in which B = I is as large as the starts, (m, d, d), on average."""
+        d = start.shape[1]
+        return cls(d, float(np.trace(start.mean(axis=0))) / d)
 
     def _upper(self, theta: Array) -> Array:
-        d = len(self.factor)
-        B = np.zeros((len(theta), d, d))
-        B[:, *np.triu_indices(d)] = theta
+        B = np.zeros((len(theta), self.n_dims, self.n_dims))
+        B[:, *np.triu_indices(self.n_dims)] = theta
         return B
-
-    def to_point(self, theta: Array) -> Array:
-        """(m, d (d + 1) / 2) parameters to (m, d, d) matrices."""
-        A = self._upper(theta) @ self.factor.T
-        return A.transpose(0, 2, 1) @ A + self.floor * (self.factor @ self.factor.T)
 
     def to_theta(self, point: Array) -> Array:
         """(m, d, d) matrices to (m, d (d + 1) / 2) parameters."""
-        inverse = np.linalg.inv(self.factor)
-        values, vectors = np.linalg.eigh(inverse @ point @ inverse.T)
-        above = np.maximum(values - self.floor, self.floor)
-        lower = np.linalg.cholesky((vectors * above[:, None, :]) @ vectors.transpose(0, 2, 1))
-        return lower.transpose(0, 2, 1)[:, *np.triu_indices(len(self.factor))]
+        values, vectors = np.linalg.eigh(point / self.scale)
+        lower = np.linalg.cholesky(_compose(vectors, np.maximum(values - self.floor, self.floor)))
+        return lower.transpose(0, 2, 1)[:, *np.triu_indices(self.n_dims)]
 
-    def pullback(self, theta: Array, grad: Array) -> Array:
-        """Gradient in Z, (m, d, d) and symmetric, to gradient in theta."""
-        full = 2.0 * self._upper(theta) @ (self.factor.T @ grad @ self.factor)
-        gradient: Array = full[:, *np.triu_indices(len(self.factor))]
-        return gradient
+    def to_point(self, theta: Array) -> Array:
+        """(m, d (d + 1) / 2) parameters to (m, d, d) matrices."""
+        B = self._upper(theta)
+        return self.scale * (B.transpose(0, 2, 1) @ B + self.floor * np.eye(self.n_dims))
+
+    def at(self, theta: Array) -> Placed:
+        """The matrices, and what takes a symmetric gradient in Z to one in theta."""
+
+        def pullback(grad: Array) -> Array:
+            full = 2.0 * self.scale * self._upper(theta) @ grad
+            gradient: Array = full[:, *np.triu_indices(self.n_dims)]
+            return gradient
+
+        return Placed(self.to_point(theta), pullback)
 
 
 @dataclass(frozen=True)
@@ -109,11 +193,10 @@ class SoftmaxChart:
         centered: Array = theta - theta.mean(axis=1, keepdims=True)
         return centered
 
-    def pullback(self, theta: Array, grad: Array) -> Array:
-        """Gradient in h to gradient in w; a constant added to the gradient of a row changes nothing."""
+    def at(self, theta: Array) -> Placed:
+        """The histograms, and what takes a gradient in h to one in w; a constant added to a row changes nothing."""
         h = self.to_point(theta)
-        gradient: Array = h * (grad - np.einsum("jk,jk->j", h, grad)[:, None])
-        return gradient
+        return Placed(h, lambda grad: h * (grad - np.einsum("jk,jk->j", h, grad)[:, None]))
 
 
 @dataclass(frozen=True)
@@ -152,8 +235,8 @@ class RootChart:
         theta: Array = np.sqrt(np.maximum(d * smoothed - self.floor, 0.0))
         return theta
 
-    def pullback(self, theta: Array, grad: Array) -> Array:
-        """Gradient in h to gradient in w; a constant added to the gradient of a row changes nothing."""
+    def at(self, theta: Array) -> Placed:
+        """The histograms, and what takes a gradient in h to one in w; a constant added to a row changes nothing."""
         squares, total = self._squares(theta)
-        gradient: Array = 2.0 * theta / total * (grad - np.einsum("jk,jk->j", squares / total, grad)[:, None])
-        return gradient
+        h = squares / total
+        return Placed(h, lambda grad: 2.0 * theta / total * (grad - np.einsum("jk,jk->j", h, grad)[:, None]))

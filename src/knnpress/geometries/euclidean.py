@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import Focus, Linearization, Linearize, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import IdentityChart
 from knnpress.typing import Array, ArrayLike
 
@@ -77,9 +77,18 @@ class SquaredEuclidean(BaseEstimator):
 
         return distances
 
-    def chart(self, X: Array) -> IdentityChart:
+    @property
+    def start_geometry(self) -> Geometry:
+        """Vectors are averaged as they are compared."""
+        return self
+
+    def chart(self, start: Array) -> IdentityChart:
         """Vectors are free already."""
-        return IdentityChart(X.shape[1:])
+        return IdentityChart(start.shape[1:])
+
+    def paper_chart(self, start: Array) -> IdentityChart:
+        """The same."""
+        return self.chart(start)
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         """Distances and their derivative, ``dD/dZ_j = 2 (Z_j - X_i)``."""

@@ -17,6 +17,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import (
     Focus,
+    Geometry,
     Linearization,
     Linearize,
     aligned,
@@ -154,8 +155,6 @@ class Sinkhorn(BaseEstimator):
         A pair is solved when the L1 error of its marginals is below this.
     max_iter : int
         Iterations a pair may take; where that is not enough a ConvergenceWarning says how many pairs fell short.
-    roots : bool
-        Learn the square roots of bins; False: their logarithms, as the paper does. The distance is the same.
 
     References
     ----------
@@ -179,14 +178,12 @@ class Sinkhorn(BaseEstimator):
         value: Literal["divergence", "dual", "transport"] = "divergence",
         tol: float = 1e-5,
         max_iter: int = 2000,
-        roots: bool = True,
     ) -> None:
         self.ground_cost = ground_cost
         self.reg = reg
         self.value = value
         self.tol = tol
         self.max_iter = max_iter
-        self.roots = roots
 
     @property
     def exact_gradient(self) -> bool:
@@ -271,9 +268,18 @@ class Sinkhorn(BaseEstimator):
 
         return distances
 
-    def chart(self, X: Array) -> RootChart | SoftmaxChart:
-        """Square roots of the bins, or their logarithms."""
-        return RootChart() if self.roots else SoftmaxChart()
+    @property
+    def start_geometry(self) -> Geometry:
+        """Histograms are averaged bin by bin: as good a start as barycenters, and a hundred times as fast."""
+        return SquaredEuclidean()
+
+    def chart(self, start: Array) -> RootChart:
+        """Square roots of the bins."""
+        return RootChart()
+
+    def paper_chart(self, start: Array) -> SoftmaxChart:
+        """Logarithms of the bins."""
+        return SoftmaxChart()
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Values and their derivative, the potential of Z (minus its self potential, for the divergence).

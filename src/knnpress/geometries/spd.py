@@ -15,6 +15,7 @@ from knnpress import _core
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import (
     Focus,
+    Geometry,
     Linearization,
     Linearize,
     aligned,
@@ -23,7 +24,7 @@ from knnpress.geometries.base import (
     least_weight,
     pairwise,
 )
-from knnpress.geometries.charts import CholeskyChart
+from knnpress.geometries.charts import CholeskyChart, ExponentialChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
 from knnpress.parallel import map_blocks, row_blocks
@@ -104,12 +105,6 @@ class JBLD(BaseEstimator):
     It is symmetric, non-negative, unchanged by every congruence (X, Z to AXA', AZA'), and the square of a metric.
     (`pyriemann`'s "logdet" distance is its square root.) Points are (n, d, d) arrays.
 
-    Parameters
-    ----------
-    whiten : bool
-        Whether prototypes are learned relative to the mean of the data, which conditions the descent and changes no
-        distance; False: as in the paper.
-
     References
     ----------
     Cherian, Sra, Banerjee, Papanikolopoulos. Jensen-Bregman LogDet divergence with application to efficient
@@ -126,9 +121,6 @@ class JBLD(BaseEstimator):
     point_ndim = 2
     exact_gradient = True
     slacks = (10.0, 1.0)  # the gradient in single precision, then in double
-
-    def __init__(self, whiten: bool = True) -> None:
-        self.whiten = whiten
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
@@ -194,10 +186,18 @@ class JBLD(BaseEstimator):
 
         return distances
 
-    def chart(self, X: Array) -> CholeskyChart:
-        """Cholesky factors relative to the mean of X, or, unwhitened, to a multiple of the identity."""
-        mean = X.mean(axis=0)
-        return CholeskyChart.relative_to(mean if self.whiten else np.trace(mean) / len(mean) * np.eye(len(mean)))
+    @property
+    def start_geometry(self) -> Geometry:
+        """Matrices are averaged as they are compared."""
+        return self
+
+    def chart(self, start: Array) -> ExponentialChart:
+        """Normal coordinates of the affine-invariant metric at each start."""
+        return ExponentialChart.around(start)
+
+    def paper_chart(self, start: Array) -> CholeskyChart:
+        """Cholesky factors."""
+        return CholeskyChart.around(start)
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Divergences and their derivative, :math:`(X_i + Z_j)^{-1} - \frac{1}{2} Z_j^{-1}`.
@@ -370,20 +370,11 @@ class LogEuclidean(BaseEstimator):
 
     Squared, so that it is smooth at zero and the closed-form centroid, :math:`\exp(\sum_i w_i \log X_i)`, minimises
     its sum. (`pyriemann`'s "logeuclid" is its square root.) Points are (n, d, d) arrays.
-
-    Parameters
-    ----------
-    whiten : bool
-        Whether prototypes are learned relative to the mean of the data, which conditions the descent and changes no
-        distance; False: as in the paper.
     """
 
     point_ndim = 2
     exact_gradient = True
     slacks = (1.0,)
-
-    def __init__(self, whiten: bool = True) -> None:
-        self.whiten = whiten
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
@@ -409,10 +400,18 @@ class LogEuclidean(BaseEstimator):
         between_logs = SquaredEuclidean().distances_to(_flat_log(Z))
         return lambda X: between_logs(_flat_log(X))
 
-    def chart(self, X: Array) -> CholeskyChart:
-        """Cholesky factors relative to the mean of X, or, unwhitened, to a multiple of the identity."""
-        mean = X.mean(axis=0)
-        return CholeskyChart.relative_to(mean if self.whiten else np.trace(mean) / len(mean) * np.eye(len(mean)))
+    @property
+    def start_geometry(self) -> Geometry:
+        """Matrices are averaged as they are compared."""
+        return self
+
+    def chart(self, start: Array) -> ExponentialChart:
+        """Normal coordinates of the affine-invariant metric at each start."""
+        return ExponentialChart.around(start)
+
+    def paper_chart(self, start: Array) -> CholeskyChart:
+        """Cholesky factors."""
+        return CholeskyChart.around(start)
 
     def linearize(self, X: Array, Z: Array, memory: Any = None) -> Linearization:
         r"""Squared distances and their derivative, :math:`2\, d\log_Z[\log Z - \log X]`. Memory: the logs of X.

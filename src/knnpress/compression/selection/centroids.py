@@ -10,13 +10,13 @@ from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.selection.quotas import class_quotas, raise_quotas
-from knnpress.compression.selection.spread import spread
-from knnpress.geometries.base import Geometry, SmoothGeometry
+from knnpress.geometries.base import Geometry, SmoothGeometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["ClassCentroids"]
 
+_MOST_SEEDS, _MOST_SERVED = 256, 2048  # points of a class that clusters may begin at, and are judged by
 _ROUNDS = 2  # in which prototypes are given to the classes that err
 _SLACK = 10.0  # errors may be counted by distances solved more loosely than those of a descent's first steps
 
@@ -60,28 +60,25 @@ class ClassCentroids(BaseEstimator):
         """Return `n_prototypes` centroids (one a class, if None), classes in sorted order."""
         if self.quotas not in ("size", "need"):
             raise ValueError(f"quotas is {self.quotas!r}; choose 'size' or 'need'")
-        rng = np.random.default_rng() if random_state is None else random_state
         n_classes = len(np.unique(y))
         m = n_classes if n_prototypes is None else min(n_prototypes, len(X))
         left = max(0, m - n_classes) if self.quotas == "need" and n_classes > 1 else 0
         metric = geometry if self.geometry is None else self.geometry
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
-        quotas = class_quotas(y, m - left)
-        centroids = [self._cluster(X[rows], weight[rows], k, metric, rng, n_jobs) for rows, k in quotas]
+        quotas = class_quotas(y, m - left, weight)
+        centroids = [self._cluster(X[rows], weight[rows], k, metric, n_jobs) for rows, k in quotas]
         for later in reversed(range(_ROUNDS if left else 0)):
-            wrong = weight / weight.mean() * _wrong(X, y, geometry, centroids, quotas, n_jobs)
+            wrong = weight * _wrong(X, y, geometry, centroids, quotas, n_jobs)
             more = left // (later + 1)
-            raised = raise_quotas(quotas, np.array([wrong[rows].sum() for rows, _ in quotas]), more)
+            raised = raise_quotas(quotas, np.array([wrong[rows].sum() for rows, _ in quotas]), more, weight)
             for c, (rows, k) in enumerate(raised):
                 if k > quotas[c][1]:
-                    centroids[c] = self._cluster(X[rows], weight[rows], k, metric, rng, n_jobs)
+                    centroids[c] = self._cluster(X[rows], weight[rows], k, metric, n_jobs)
             quotas, left = raised, left - more
         return Prototypes(np.concatenate(centroids), _labels(y, quotas))
 
-    def _cluster(
-        self, X: Array, weight: Array, k: int, geometry: Geometry, rng: np.random.Generator, n_jobs: int | None
-    ) -> Array:
-        Z = X[spread(X, k, geometry, rng, n_jobs)]
+    def _cluster(self, X: Array, weight: Array, k: int, geometry: Geometry, n_jobs: int | None) -> Array:
+        Z = X[_seeds(X, weight, k, geometry, n_jobs)]
         for _ in range(self.max_iter):
             distance, index = nearest(geometry.distances_to(Z), X, k, 1, n_jobs)
             W = np.zeros((len(X), k))
@@ -90,6 +87,28 @@ class ClassCentroids(BaseEstimator):
             W[distance[:, 0].argsort()[::-1][: empty.sum()], np.flatnonzero(empty)] = 1.0
             Z = geometry.centroid_step(X, W / W.sum(axis=0), Z, n_jobs)
         return Z
+
+
+def _seeds(X: Array, weight: Array, k: int, geometry: Geometry, n_jobs: int | None) -> list[int]:
+    """k distinct rows, each next one that which brings all points nearest (the first phase of PAM).
+
+    Nothing is drawn at random, so that no start depends on the order of the points.
+    """
+    candidates, served = (_evenly(len(X), max(k, most)) for most in (_MOST_SEEDS, _MOST_SERVED))
+    D = distance_matrix(geometry, X[served], X[candidates], n_jobs)
+    left = np.full(len(served), np.inf)
+    chosen: list[int] = []
+    for _ in range(k):
+        total = weight[served] @ np.minimum(D, left[:, None])
+        total[chosen] = np.inf
+        chosen.append(int(total.argmin()))
+        left = np.minimum(left, D[:, chosen[-1]])
+    return candidates[chosen].tolist()
+
+
+def _evenly(n: int, most: int) -> Indices:
+    """At most so many of n rows, evenly taken."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 def _labels(y: Labels, quotas: list[tuple[Indices, int]]) -> Labels:

@@ -7,8 +7,7 @@ from sklearn.base import BaseEstimator
 
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection.centroids import ClassCentroids
-from knnpress.geometries import Geometry, SmoothGeometry, SquaredEuclidean
-from knnpress.geometries.base import Chart
+from knnpress.geometries import Geometry, SmoothGeometry
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["LearningVectorQuantization"]
@@ -71,8 +70,7 @@ class LearningVectorQuantization(BaseEstimator):
         if not isinstance(geometry, SmoothGeometry):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, LogEuclidean, Sinkhorn, …")
         rng = np.random.default_rng() if random_state is None else random_state
-        euclidean = SquaredEuclidean() if geometry.point_ndim == 1 else None
-        start = (ClassCentroids(euclidean) if self.init is None else self.init).compress(
+        start = (ClassCentroids(geometry.start_geometry) if self.init is None else self.init).compress(
             X,
             y,
             geometry=geometry,
@@ -81,10 +79,10 @@ class LearningVectorQuantization(BaseEstimator):
             random_state=rng,
             n_jobs=n_jobs,
         )
-        chart = geometry.chart(X)
+        chart = geometry.chart(start.points)
         theta = chart.to_theta(start.points)
         odds = None if sample_weight is None else sample_weight / sample_weight.sum()
-        scale = _step_scale(X[rng.permutation(len(X))[:_PROBES]], theta, geometry, chart)
+        scale = _step_scale(X[rng.permutation(len(X))[:_PROBES]], start.points, geometry)
         n_batches = -(-len(X) // self.batch_size)
         curve: list[float] = []
         for epoch in range(self.n_epochs):
@@ -92,12 +90,13 @@ class LearningVectorQuantization(BaseEstimator):
             n_wrong = 0
             for b, batch in enumerate(np.array_split(order, n_batches)):
                 done = (epoch + b / n_batches) / self.n_epochs
-                step = geometry.linearize(X[batch], chart.to_point(theta))
+                here = chart.at(theta)
+                step = geometry.linearize(X[batch], here.points)
                 winner = step.D.argmin(axis=1)
                 wrong = start.labels[winner] != y[batch]
                 W = np.zeros_like(step.D)
                 W[np.arange(len(batch)), winner] = np.where(wrong, -1.0, 1.0)
-                theta = theta - self.learning_rate * (1.0 - done) * scale * chart.pullback(theta, step.pullback(W))
+                theta = theta - self.learning_rate * (1.0 - done) * scale * here.pullback(step.pullback(W))
                 n_wrong += int(wrong.sum())
             curve.append(n_wrong / len(X))
             if callback is not None and callback(epoch + 1, self.n_epochs, {"error": curve[-1]}):
@@ -105,13 +104,15 @@ class LearningVectorQuantization(BaseEstimator):
         return Prototypes(chart.to_point(theta), start.labels, trace={"error_curve": curve})
 
 
-def _step_scale(X: Array, theta: Array, geometry: SmoothGeometry, chart: Chart) -> float:
-    """Median, over points X, of the step along their gradient that comes nearest to them in the chart."""
-    Z = chart.to_point(theta)
-    winner = geometry.distances_to(Z)(X).argmin(axis=1)
-    steps = []
-    for x, j, target in zip(X, winner, chart.to_theta(X), strict=True):
-        gradient = chart.pullback(theta[[j]], geometry.linearize(x[None], Z[[j]]).pullback(np.ones((1, 1))))[0]
-        if gradient.any():
-            steps.append((theta[j] - target) @ gradient / (gradient @ gradient))
-    return max(0.0, float(np.median(steps))) if steps else 0.0
+def _step_scale(X: Array, Z: Array, geometry: SmoothGeometry) -> float:
+    """Median, over points X, of the step of the nearest Z along their gradient that comes nearest to them."""
+    nearest = Z[geometry.distances_to(Z)(X).argmin(axis=1)]
+    chart = geometry.chart(nearest)
+    here, target = chart.to_theta(nearest), chart.to_theta(X)
+    one = np.ones((1, 1))
+    slopes = [geometry.linearize(x[None], z[None]).pullback(one) for x, z in zip(X, nearest, strict=True)]
+    gradient = chart.at(here).pullback(np.concatenate(slopes))
+    squares = (gradient**2).sum(axis=1)
+    used = squares > 0
+    steps = ((here - target) * gradient).sum(axis=1)[used] / squares[used]
+    return max(0.0, float(np.median(steps))) if used.any() else 0.0

@@ -52,7 +52,7 @@ class Medoids(BaseEstimator):
         stop, the classes to come keep their starts.
         """
         rng = np.random.default_rng() if random_state is None else random_state
-        quotas = class_quotas(y, len(np.unique(y)) if n_prototypes is None else n_prototypes)
+        quotas = class_quotas(y, len(np.unique(y)) if n_prototypes is None else n_prototypes, sample_weight)
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
         indices: list[Indices] = []
         rounds = self.max_iter

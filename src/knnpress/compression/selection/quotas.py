@@ -11,7 +11,7 @@ __all__ = ["class_quotas", "raise_quotas"]
 _EVENLY = 0.05  # share of a class that counts as errors in any case
 
 
-def class_quotas(y: Labels, n_prototypes: int) -> list[tuple[Indices, int]]:
+def class_quotas(y: Labels, n_prototypes: int, weight: Array | None = None) -> list[tuple[Indices, int]]:
     """Share prototypes out among the classes: in proportion to their sizes, at least one each.
 
     Parameters
@@ -19,23 +19,28 @@ def class_quotas(y: Labels, n_prototypes: int) -> list[tuple[Indices, int]]:
     y : ndarray of shape (n,)
     n_prototypes : int
         At least the number of classes.
+    weight : ndarray of shape (n,) or None
+        A class is as large as the sum of its weights.
 
     Returns
     -------
     list of (rows, quota)
         For each class in sorted order, its rows of X and how many prototypes it gets; no more than it has rows.
     """
-    classes, counts = np.unique(y, return_counts=True)
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    sizes = counts if weight is None else np.bincount(codes, weight)
     if n_prototypes < len(classes):
         raise ValueError(
             f"n_prototypes is {n_prototypes}, but there are {len(classes)} classes; give each at least one"
         )
     ones = np.ones(len(classes), dtype=np.intp)
-    quotas = _share_out(min(n_prototypes, len(y)) - len(classes), counts, ones, counts - 1)
+    quotas = _share_out(min(n_prototypes, len(y)) - len(classes), sizes, ones, counts - 1)
     return [(np.flatnonzero(y == c), int(q)) for c, q in zip(classes, quotas, strict=True)]
 
 
-def raise_quotas(quotas: list[tuple[Indices, int]], errors: Array, n_more: int) -> list[tuple[Indices, int]]:
+def raise_quotas(
+    quotas: list[tuple[Indices, int]], errors: Array, n_more: int, weight: Array
+) -> list[tuple[Indices, int]]:
     """Share `n_more` prototypes out among the classes: in proportion to their errors, and a little to their sizes.
 
     Parameters
@@ -43,14 +48,16 @@ def raise_quotas(quotas: list[tuple[Indices, int]], errors: Array, n_more: int) 
     quotas : list of (rows, quota)
         As `class_quotas` returns them.
     errors : ndarray of shape (n_classes,)
-        How many points of each class are closer to a prototype of another. One in twenty of a class is added, so that
-        sets that err little are shared out by size.
+        Weight of the points of each class that are closer to a prototype of another. One in twenty of a class is added,
+        so that sets that err little are shared out by size.
     n_more : int
         At most as many as there are rows left.
+    weight : ndarray of shape (n,)
     """
     counts = np.array([len(rows) for rows, _ in quotas])
     now = np.array([quota for _, quota in quotas])
-    added = _share_out(n_more, errors + _EVENLY * counts, np.zeros_like(now), counts - now)
+    sizes = np.array([weight[rows].sum() for rows, _ in quotas])
+    added = _share_out(n_more, errors + _EVENLY * sizes, np.zeros_like(now), counts - now)
     return [(rows, quota + int(more)) for (rows, quota), more in zip(quotas, added, strict=True)]
 
 

@@ -30,6 +30,6 @@ class Subsample(BaseEstimator):
     ) -> Prototypes:
         """Return `n_prototypes` rows of X (all, if None), classes in sorted order."""
         rng = np.random.default_rng() if random_state is None else random_state
-        quotas = class_quotas(y, len(X) if n_prototypes is None else n_prototypes)
+        quotas = class_quotas(y, len(X) if n_prototypes is None else n_prototypes, sample_weight)
         indices = np.concatenate([rng.choice(rows, quota, replace=False) for rows, quota in quotas])
         return Prototypes(X[indices], y[indices], indices=indices)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from knnpress.compression.fingerprint import changes
 from knnpress.files import check_output, replacing
+from knnpress.learning.fingerprint import changes
 from knnpress.typing import Array
 
 __all__ = ["Checkpoint", "Keep", "State", "checkpoint_at", "pack", "unpack"]

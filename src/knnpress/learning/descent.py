@@ -1,0 +1,250 @@
+"""One descent: from a start and a setting to learned prototypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from knnpress.geometries.base import SmoothGeometry
+from knnpress.learning.checkpoint import Keep, State, pack, unpack
+from knnpress.learning.loss import SoftNeighborLoss
+from knnpress.learning.objective import Evaluation, Objective, Scale
+from knnpress.learning.optim import Follow, Optimum, minimize, minimize_batches
+from knnpress.learning.prior import Prior, spread
+from knnpress.rows import LocalRows, Rows, Work
+from knnpress.typing import Array, Indices, Labels
+
+__all__ = ["Descent", "Optimizer", "Problem", "Start", "represented"]
+
+Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
+
+_SHARPNESS = 5.0  # gamma^2 times the margin of the start: suited digits, ETH-80, FPHA and COIL-20 best
+_LOOSE_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a descent begins: prototypes, and their labels."""
+
+    points: Array
+    labels: Labels
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How to go down, whatever the setting.
+
+    Attributes
+    ----------
+    optimizer : {"auto", "lbfgs", "cg", "descent", "adam"}
+    max_iter : int
+    tol : float
+        Ends a descent when ten iterations took off less than this share of the loss.
+    learning_rate : float
+    batch_size : int or None
+    label_noise : float
+    paper : bool
+        Whether parameters are those that the paper learns, and not normal coordinates at the start.
+    seed : int
+        Draws the batches.
+    """
+
+    optimizer: Optimizer = "auto"
+    max_iter: int = 300
+    tol: float = 5e-3
+    learning_rate: float = 1.0
+    batch_size: int | None = None
+    label_noise: float = 0.2
+    paper: bool = False
+    seed: int = 0
+
+    def method(self, geometry: SmoothGeometry) -> str:
+        """The optimiser that "auto" stands for."""
+        if self.optimizer != "auto":
+            return self.optimizer
+        return "adam" if self.batch_size else "lbfgs" if geometry.exact_gradient else "descent"
+
+
+class Problem:
+    """One training set with its start.
+
+    Parameters
+    ----------
+    rows : Rows
+    blocks : list of slice
+    geometry : SmoothGeometry
+    start : Start
+    descent : Descent
+    sample : LocalRows
+        Points in memory to measure the start by; `rows` themselves, where they are few.
+    unit : float or None
+        Of the parameters; None: the spread of the points round the start.
+
+    Attributes
+    ----------
+    scale : Scale
+        What the parameters stand for: u = 0 is the start, and one unit the spread of the points round it.
+    usual_gamma : float
+        The sharpness that suits most data, by the margin of the start: the median gap between a point's nearest
+        prototypes of its own class and of another.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        blocks: Sequence[slice],
+        geometry: SmoothGeometry,
+        start: Start,
+        descent: Descent,
+        sample: LocalRows,
+        unit: float | None = None,
+    ) -> None:
+        self.rows, self.blocks, self.geometry, self.start, self.descent = rows, blocks, geometry, start, descent
+        by_block = sample.map(partial(_own_and_gap, geometry, start), sample.cut(len(start.points)))
+        own, gap = (np.concatenate(part) for part in zip(*by_block, strict=True))
+        margin = _median(gap, sample.weight)
+        self.usual_gamma = float(np.sqrt(_SHARPNESS / margin)) if margin > 0 else 1.0  # equal points know no scale
+        if descent.paper:
+            chart = geometry.paper_chart(start.points)
+            theta = chart.to_theta(start.points)
+            self.scale, self.first = Scale(chart, np.zeros_like(theta), 1.0), theta
+        else:
+            chart = geometry.chart(start.points)
+            theta = chart.to_theta(start.points)
+            unit = spread(sample.X, sample.weight, start.points, own, geometry) if unit is None else unit
+            self.scale, self.first = Scale(chart, theta, unit), np.zeros_like(theta)
+
+    def objective(self, gamma: float, prior: float | Array, smoothing: float) -> Objective:
+        """The loss and the prior, as a function of the prototypes' parameters."""
+        n_classes = len(np.unique(self.start.labels))
+        weight = self.rows.weight
+        return Objective(
+            self.rows,
+            labels=self.start.labels,
+            geometry=self.geometry,
+            scale=self.scale,
+            loss=SoftNeighborLoss(gamma, self.descent.label_noise, smoothing, n_classes),
+            prior=Prior(prior, float(self.rows.shape[0]) if weight is None else float(weight.sum())),
+            blocks=self.blocks,
+        )
+
+    def learn(
+        self,
+        gamma: float,
+        prior: float | Array,
+        smoothing: float,
+        *,
+        begin: Array | None = None,
+        callback: Follow | None = None,
+        state: State | None = None,
+        keep: Keep | None = None,
+    ) -> Optimum:
+        """Descend from the start, from the parameters `begin`, or from where a descent was broken off.
+
+        An infinite prior leaves the start as it is. One for each prototype has the shape (m, 1).
+        """
+        u = self.first if begin is None else begin
+        if np.isinf(prior).all():
+            return Optimum(u, [], "flat")
+        objective, descent = self.objective(gamma, prior, smoothing), self.descent
+        method = descent.method(self.geometry)
+        if method == "adam":
+            return self._by_batches(objective, u, callback, state, keep)
+        curve: list[float] = [] if state is None else state["earlier"].tolist()
+        slacks = self.geometry.slacks
+        n_stages = len(slacks) if state is None else int(state["n_left"])
+        for n_left in range(n_stages, 0, -1):
+            objective.slack = slacks[-n_left]
+            if state is not None:
+                _restore([objective], state)
+            found = minimize(
+                objective,
+                u,
+                method=method,
+                max_iter=descent.max_iter - max(0, len(curve) - 1),
+                tol=descent.tol,
+                gradient_tol=_LOOSE_GRADIENT * objective.slack if n_left > 1 else 0.1 * _LOOSE_GRADIENT,
+                learning_rate=descent.learning_rate,
+                callback=None if callback is None else partial(_shifted, callback, len(curve)),
+                state=state,
+                keep=_keep_also(keep, partial(_stage, objective, curve, n_left)),
+            )
+            u, curve = found.theta, curve[:-1] + found.loss_curve
+            if found.reason in ("flat", "max_iter", "callback"):
+                break
+            state = None
+        return Optimum(u, curve, found.reason)
+
+    def _by_batches(
+        self, objective: Objective, u: Array, callback: Follow | None, state: State | None, keep: Keep | None
+    ) -> Optimum:
+        descent = self.descent
+        rng = np.random.default_rng(descent.seed)
+        batches = objective.batches(descent.batch_size or self.rows.shape[0], rng)
+        if state is not None:
+            _restore(batches, state)
+        return minimize_batches(
+            batches,
+            u,
+            max_iter=descent.max_iter,
+            learning_rate=descent.learning_rate,
+            rng=rng,
+            callback=callback,
+            state=state,
+            keep=_keep_also(keep, partial(_memories, batches)),
+        )
+
+
+def represented(rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, start: Start) -> Indices:
+    """The nearest prototype of the same class to each training point, (n,)."""
+    return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, start), blocks)])
+
+
+def _own_and_gap(geometry: SmoothGeometry, start: Start) -> Work:
+    """Each point's nearest prototype of its own class, and how much nearer or farther the others are."""
+    linearize = geometry.linearize_at(start.points, geometry.slacks[0])  # roughly is enough
+
+    def work(X: Array, y: Labels, *_: Any) -> tuple[tuple[Indices, Array], None]:
+        D, same = linearize(X).D, y[:, None] == start.labels
+        own, other = np.where(same, D, np.inf), np.where(same, np.inf, D)
+        return (own.argmin(axis=1), np.abs(other.min(axis=1) - own.min(axis=1))), None
+
+    return work
+
+
+def _median(values: Array, weight: Array | None) -> float:
+    """The median; of weighted values, that of each as often as its weight says."""
+    if weight is None:
+        weight = np.ones(len(values))
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weight[order])
+    low, high = (np.searchsorted(share, 0.5 * share[-1], side) for side in ("left", "right"))
+    return 0.5 * float(values[order[low]] + values[order[min(high, len(order) - 1)]])
+
+
+def _keep_also(keep: Keep | None, more: Callable[[], State]) -> Keep | None:
+    """Keep more with each state."""
+    return None if keep is None else lambda read: keep(lambda: {**read(), **more()})
+
+
+def _stage(objective: Objective, earlier: list[float], n_left: int) -> State:
+    """What a stage of `Problem.learn` has to know to go on."""
+    return {"earlier": np.array(earlier), "n_left": np.array(n_left), **_memories([objective])}
+
+
+def _memories(objectives: list[Objective]) -> State:
+    return {key: array for k, one in enumerate(objectives) for key, array in pack(f"memory {k}", one.state()).items()}
+
+
+def _restore(objectives: list[Objective], state: State) -> None:
+    for k, one in enumerate(objectives):
+        one.restore(state["theta"], unpack(f"memory {k}", state))
+
+
+def _shifted(callback: Follow, done: int, k: int, theta: Array, now: Evaluation) -> bool | None:
+    """Number the iterations of a later stage on; its start was the end of the stage before."""
+    return callback(k + max(0, done - 1), theta, now) if k > 0 or done == 0 else None

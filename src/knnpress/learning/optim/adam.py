@@ -1,0 +1,115 @@
+"""Adam, for training sets that are taken batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from knnpress.learning.checkpoint import Keep, State
+from knnpress.learning.objective import Evaluation
+from knnpress.learning.optim.base import Evaluate, Follow, Optimum, in_rows
+from knnpress.typing import Array
+
+__all__ = ["minimize_batches"]
+
+
+def minimize_batches(
+    batches: Sequence[Evaluate],
+    theta: Array,
+    *,
+    max_iter: int = 100,
+    learning_rate: float = 1.0,
+    rng: np.random.Generator,
+    callback: Follow | None = None,
+    state: State | None = None,
+    keep: Keep | None = None,
+) -> Optimum:
+    """Minimise the mean of several functions by Adam, a step for each; an iteration is a pass over all of them.
+
+    Parameters
+    ----------
+    batches : sequence of callable
+        Each from theta, (m, p), to an `Evaluation`.
+    theta : ndarray of shape (m, p)
+        The start.
+    max_iter : int
+        Passes.
+    learning_rate : float
+        How far a row of theta moves in the first step, in twentieths; later steps shrink with the root of the number
+        of passes.
+    rng : Generator
+        Draws the order of the batches in each pass.
+    callback : callable or None
+        ``callback(iteration, theta, evaluation)`` is called at the start and after each pass, with the mean of what
+        the batches said on the way; a true answer stops the descent there.
+    state, keep
+        As in `minimize`, but kept after each step; the generator is to be as it was at the start.
+    """
+    n, batches, theta = len(batches), [in_rows(batch) for batch in batches], np.ascontiguousarray(theta)
+    first_rate = 0.05 * learning_rate / np.sqrt(theta.shape[1])
+    said = _Sum(theta.shape)
+    if state is None:
+        mean, square = np.zeros(theta.shape), np.zeros(theta.shape)
+        for batch in batches:
+            said.add(batch(theta))
+        start = said.mean()
+        curve, steps = [start.loss], 0
+        if callback and callback(0, theta, start):
+            return Optimum(theta, curve, "callback")
+    else:
+        theta, mean, square = state["theta"], state["mean"], state["square"]
+        curve, steps = state["curve"].tolist(), int(state["n_steps"])
+        said.restore(state)
+
+    def read() -> State:
+        facts = {"curve": np.array(curve), "n_steps": np.array(steps)}
+        return {"theta": theta, "mean": mean, "square": square, **facts, **said.state()}
+
+    order = (k for _ in range(max_iter) for k in rng.permutation(n))
+    for k in islice(order, steps, None):
+        rate = first_rate / np.sqrt(1.0 + (steps // n) / 10.0)
+        evaluation = batches[k](theta)
+        said.add(evaluation)
+        steps += 1
+        mean = 0.9 * mean + 0.1 * evaluation.gradient
+        square = 0.999 * square + 0.001 * evaluation.gradient**2
+        scale = np.sqrt(square / (1.0 - 0.999**steps)) + 1e-12
+        theta = theta - rate * (mean / (1.0 - 0.9**steps)) / scale
+        if steps % n == 0:
+            now = said.mean()
+            curve.append(now.loss)
+            if callback and callback(len(curve) - 1, theta, now):
+                return Optimum(theta, curve, "callback")
+        if keep is not None:
+            keep(read)
+    return Optimum(theta, curve, "max_iter")
+
+
+class _Sum:
+    """Evaluations added up."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self._clear()
+
+    def _clear(self) -> None:
+        self.n, self.facts, self.gradient = 0, np.zeros(2), np.zeros(self.shape)
+
+    def add(self, evaluation: Evaluation) -> None:
+        self.n += 1
+        self.facts = self.facts + np.array([evaluation.loss, evaluation.error])
+        self.gradient = self.gradient + evaluation.gradient
+
+    def mean(self) -> Evaluation:
+        """The mean of them; the sum begins anew."""
+        (loss, error), gradient = self.facts / self.n, self.gradient / self.n
+        self._clear()
+        return Evaluation(float(loss), gradient, float(error))
+
+    def state(self) -> State:
+        return {"said_n": np.array(self.n), "said_facts": self.facts, "said_gradient": self.gradient}
+
+    def restore(self, state: State) -> None:
+        self.n, self.facts, self.gradient = int(state["said_n"]), state["said_facts"], state["said_gradient"]

@@ -1,0 +1,79 @@
+"""What optimisers share: the form of a function, of an iterate and of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from knnpress.learning.checkpoint import State
+from knnpress.learning.objective import Evaluation
+from knnpress.typing import Array
+
+__all__ = ["Evaluate", "Follow", "Method", "Optimum", "Reason", "dot", "in_rows"]
+
+Evaluate = Callable[[Array], Evaluation]
+#: Called with the number of an iteration, theta and its evaluation; a true answer stops the descent there
+Follow = Callable[[int, Array, Evaluation], bool | None]
+Reason = Literal["flat", "gradient", "no way down", "max_iter", "callback"]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where an optimiser stopped.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (m, p)
+    loss_curve : list of float
+        Loss at the start and after each iteration.
+    reason : str
+        Why it stopped: the loss is "flat", the "gradient" vanishes, a line search found "no way down", or "max_iter"
+        or the "callback" ended it.
+    """
+
+    theta: Array
+    loss_curve: list[float]
+    reason: Reason
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations."""
+        return len(self.loss_curve) - 1
+
+
+class Method(Protocol):
+    """A rule for the next iterate, with what it remembers of the last ones."""
+
+    def __call__(self, evaluate: Evaluate, theta: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
+        """The next theta and its evaluation; None where there is no way down."""
+        ...
+
+    def best_theta(self, theta: Array) -> Array:
+        """What to return, after the last iterate, theta."""
+        ...
+
+    def state(self) -> State:
+        """All that is remembered."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Remember it again."""
+        ...
+
+
+def in_rows(evaluate: Evaluate) -> Evaluate:
+    """The same with gradients in C order: sums round by the layout, and a state is read back in this one."""
+
+    def call(theta: Array) -> Evaluation:
+        found = evaluate(theta)
+        return Evaluation(found.loss, np.ascontiguousarray(found.gradient), found.error)
+
+    return call
+
+
+def dot(a: Array, b: Array) -> float:
+    """Inner product of two arrays, (m, p)."""
+    return float(np.einsum("jk,jk->", a, b))  # BLAS would round by its number of threads

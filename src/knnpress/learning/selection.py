@@ -1,0 +1,252 @@
+"""Which setting serves points that were not learned from best: folds, candidates, one paired comparison."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+from knnpress.typing import Array, Indices, Labels
+
+__all__ = [
+    "AXES",
+    "DEFAULT",
+    "Seen",
+    "Setting",
+    "Vote",
+    "better_vote",
+    "candidates",
+    "chosen",
+    "class_scores",
+    "is_better",
+    "is_hopeless",
+    "make_folds",
+]
+
+Vote = Literal["nearest", "soft"]
+
+_N_FOLDS = 5
+_ENOUGH_HELD_OUT = 150  # points; fifths are held out in turn until so many have been
+_STANDARD_ERRORS = 1.0  # by which a setting must beat the default
+_HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
+_TEMPERATURES = (1e-3, 1e2)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a descent depends on, beside the data.
+
+    Attributes
+    ----------
+    sharpness : float
+        gamma^2 in units of the usual one.
+    prior : float
+        How strongly prototypes are held at their start; infinity: they stay there.
+    smoothing : float
+    start : {"centroids", "grown", "given"}
+        Centroids of k-means within each class; one learned prototype per class, grown apart towards them; or what the
+        user gave.
+    """
+
+    sharpness: float = 1.0
+    prior: float = 1.0
+    smoothing: float = 0.02
+    start: Literal["centroids", "grown", "given"] = "centroids"
+
+
+#: What is taken unless the data speak against it; it suited digits, ETH-80 and FPHA
+DEFAULT = Setting()
+
+#: What else is tried. Priors from strong to weak: each descent begins where the stronger one ended
+AXES: dict[str, tuple[Any, ...]] = {
+    "sharpness": (1.0, 0.25),
+    "prior": (10.0, 1.0, 0.1),
+    "smoothing": (0.02, 0.0, 0.05),
+    "start": ("centroids", "grown"),
+}
+
+
+@dataclass
+class Seen:
+    """What held-out points said of a setting.
+
+    Attributes
+    ----------
+    setting : Setting
+    scores : dict
+        For each vote, the scores of the classes, (n, C), of the points held out so far, fold after fold.
+    labels, weight : ndarray of shape (n,)
+        Class indices and weights of these points.
+    n_folds : int
+    """
+
+    setting: Setting
+    scores: dict[Vote, list[Array]] = field(default_factory=lambda: {"nearest": [], "soft": []})
+    labels: list[Indices] = field(default_factory=list)
+    weight: list[Array] = field(default_factory=list)
+
+    @property
+    def n_folds(self) -> int:
+        """Folds that were tried."""
+        return len(self.labels)
+
+    def add(self, nearest: Array, soft: Array, labels: Indices, weight: Array) -> None:
+        """Add what one more fold said."""
+        self.scores["nearest"].append(nearest)
+        self.scores["soft"].append(soft)
+        self.labels.append(labels)
+        self.weight.append(weight)
+
+    def errors(self, vote: Vote) -> Array:
+        """Whether each point got another label than its own."""
+        return np.concatenate(self.scores[vote]).argmax(axis=1) != np.concatenate(self.labels)
+
+    def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> tuple[Array, float]:
+        """Loss of each point at the temperature that suits them best, and that temperature.
+
+        The loss is that of learning, without smoothing. A temperature makes settings comparable: it is scale, not
+        order, that sharpness and smoothing change most.
+        """
+        scores = np.concatenate(self.scores[vote][:n_folds])
+        labels, weight = (np.concatenate(part[:n_folds]) for part in (self.labels, self.weight))
+        floor = label_noise / (1.0 - label_noise) / scores.shape[1]
+        rows = np.arange(len(labels))
+
+        def at(log_temperature: float) -> Array:
+            scaled = np.exp(log_temperature) * scores
+            p = np.exp(scaled[rows, labels] - logsumexp(scaled, axis=1))
+            losses: Array = -np.log((p + max(floor, 1e-12)) / (1.0 + floor))
+            return losses
+
+        best = minimize_scalar(
+            lambda t: float(weight @ at(t)), bounds=np.log(_TEMPERATURES), method="bounded", options={"xatol": 0.01}
+        )
+        return at(float(best.x)), float(np.exp(best.x))
+
+    def summary(self, label_noise: float) -> dict[str, Any]:
+        """As it stands in ``selection_``."""
+        weight = np.concatenate(self.weight)
+        wrong = self.errors("nearest").astype(float)
+        error = float(np.average(wrong, weights=weight))
+        spread = float(np.sqrt(np.average((wrong - error) ** 2, weights=weight) / len(wrong)))
+        loss = float(np.average(self.losses("nearest", label_noise)[0], weights=weight))
+        return {
+            **vars(self.setting),
+            "error": error,
+            "standard_error": spread,
+            "loss": loss,
+            "n_folds": self.n_folds,
+            "chosen": False,
+        }
+
+
+def is_better(losses: Array, others: Array, weight: Array, by: float) -> bool:
+    """Whether losses are below others of the same points by more than `by` standard errors of the difference.
+
+    The one place where it is asked whether a difference is noise.
+    """
+    gain = others - losses
+    mean = float(np.average(gain, weights=weight))
+    # as many points as would say as much if all weighed alike
+    n_effective = float(weight.sum()) ** 2 / float((weight**2).sum())
+    spread = float(np.sqrt(np.average((gain - mean) ** 2, weights=weight) / n_effective))
+    return mean > by * spread and mean > 0.0
+
+
+def candidates(
+    fixed: dict[str, Any], can_grow: bool, best: Callable[[], Setting], went_on: Callable[[], bool]
+) -> Iterator[Setting]:
+    """Settings worth trying, in order; what the user fixed stays.
+
+    First the start itself, then priors from strong to weak at each sharpness, as long as the last one was not hopeless
+    (`went_on`). The later ones vary what is `best` by then.
+    """
+    axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
+    first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
+    if "prior" not in fixed:
+        yield replace(first, prior=np.inf)
+    for sharpness in axes["sharpness"]:
+        for prior in axes["prior"]:
+            yield replace(first, sharpness=sharpness, prior=prior)
+            if not went_on():
+                break
+    for smoothing in axes["smoothing"][1:]:
+        yield replace(best(), smoothing=smoothing)
+    for start in axes["start"][1:] if can_grow else ():
+        yield replace(best(), start=start)
+
+
+def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vote = "nearest") -> Seen:
+    """The setting of least held-out loss; the default, where that is not better by more than noise."""
+    complete = [one for one in seen if one.n_folds == max(other.n_folds for other in seen)]
+    losses = [one.losses(vote, label_noise)[0] for one in complete]
+    weight = np.concatenate(complete[0].weight)
+    best = int(np.argmin([np.average(loss, weights=weight) for loss in losses]))
+    usual = next((k for k, one in enumerate(complete) if one.setting == default), best)
+    return complete[best if is_better(losses[best], losses[usual], weight, _STANDARD_ERRORS) else usual]
+
+
+def is_hopeless(one: Seen, best: Seen, label_noise: float) -> bool:
+    """Whether a setting trails the best so far by so much that its other folds need not be tried."""
+    k = one.n_folds
+    weight = np.concatenate(one.weight)
+    mine, its = one.losses("nearest", label_noise)[0], best.losses("nearest", label_noise, k)[0]
+    return is_better(its, mine, weight, _HOPELESS)
+
+
+def better_vote(one: Seen, label_noise: float) -> Vote:
+    """The soft vote where it is better by more than noise, else the nearest prototype's."""
+    soft, nearest = (one.losses(vote, label_noise)[0] for vote in ("soft", "nearest"))
+    return "soft" if is_better(soft, nearest, np.concatenate(one.weight), _STANDARD_ERRORS) else "nearest"
+
+
+def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
+    """Rows to learn from and rows held out, fold by fold; none where there are too few points to hold any out.
+
+    Fifths, as many as it takes to have held out 150 points; whole groups where there are groups, a share of each class
+    otherwise. A class of one point, or in one group alone, is always learned from.
+    """
+    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    everything = np.arange(len(y))
+    if groups is not None and len(np.unique(groups)) == 1:
+        warnings.warn("groups has one group only; folds are stratified instead", stacklevel=2)
+        groups = None
+    if groups is None:
+        divided = np.flatnonzero(counts[codes] > 1)
+        n_folds = min(_N_FOLDS, int(counts.max()))
+    else:
+        kinds = np.unique(np.stack([codes, np.unique(groups, return_inverse=True)[1]]), axis=1)
+        alone = np.bincount(kinds[0], minlength=len(counts)) == 1
+        divided = np.flatnonzero(~alone[codes])
+        n_folds = min(_N_FOLDS, len(np.unique(groups[divided])) if len(divided) else 0)
+    if n_folds < 2 or len(divided) < n_folds:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # classes smaller than the folds are in some of them only
+        if groups is None:
+            split = StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(divided, codes[divided])
+        else:
+            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+            split = splitter.split(divided, codes[divided], groups[divided])
+        held_out = [divided[out] for _, out in split]
+    folds = [(np.setdiff1d(everything, out), out) for out in held_out if len(out)]
+    # a fold must leave something to learn from of every class
+    folds = [(kept, out) for kept, out in folds if len(np.unique(codes[kept])) == len(counts)]
+    enough = np.searchsorted(np.cumsum([len(out) for _, out in folds]), _ENOUGH_HELD_OUT) + 1
+    return folds[:enough]
+
+
+def class_scores(D: Array, labels: Indices, gamma: float, n_classes: int) -> tuple[Array, Array]:
+    """Log-odds of each class by its nearest prototype, and by all of its prototypes, (n, C) each."""
+    logits = -(gamma**2) * D
+    nearest, soft = np.full((len(D), n_classes), -np.inf), np.full((len(D), n_classes), -np.inf)
+    for c in np.unique(labels):
+        own = logits[:, labels == c]
+        nearest[:, c], soft[:, c] = own.max(axis=1), logsumexp(own, axis=1)
+    return nearest, soft
