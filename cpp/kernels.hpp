@@ -78,8 +78,9 @@ struct Kernels {
   // values (n, d), ascending, and vectors (n, d, d), in columns, or null, of symmetric matrices whose lower triangles
   // are read; NaN where a matrix is not finite
   void (*eigen)(const double* x, int64_t n, int d, double* work, double* values, double* vectors);
-  // out[i] = U f(s) U' for x_i = U s U', (n, d, d), exactly symmetric; eigenvalues count as positive where f needs it
-  void (*spectral_map)(const double* x, int64_t n, int d, SpectralMap map, double* work, double* out);
+  // out[i] = U f(s) U' for x_i = U s U', or m x_i m' = U s U' if m, (d, d), is not null; exactly symmetric. Eigenvalues
+  // count as positive where f needs it
+  void (*spectral_map)(const double* x, const double* m, int64_t n, int d, SpectralMap map, double* work, double* out);
   int64_t (*spectral_work)(int d);       // doubles of scratch the two above need
 };
 

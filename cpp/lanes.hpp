@@ -1,6 +1,7 @@
 // Vectors of doubles, one matrix or histogram per lane, in plain GCC/Clang vector extensions (x86 and ARM alike).
 #pragma once
 #include <cstdint>
+#include <utility>
 #if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -116,6 +117,20 @@ INLINE double sum(V x) {
 INLINE double sum(const F& x) {  // in double precision
   const float* p = reinterpret_cast<const float*>(&x);
   return sum(load(p) + load(p + W));
+}
+
+// W vectors become their transpose: halves of pairs H apart change places, then halves of halves.
+template <int H, std::size_t... k>
+INLINE void exchange(V& a, V& b, std::index_sequence<k...>) {
+  const V upper = __builtin_shufflevector(a, b, (k & H ? W + k - H : k)...);
+  b = __builtin_shufflevector(a, b, (k & H ? W + k : k + H)...);
+  a = upper;
+}
+template <int H = W / 2>
+INLINE void transpose(V (&x)[W]) {
+  for (int i = 0; i < W; i++)
+    if (!(i & H)) exchange<H>(x[i], x[i + H], std::make_index_sequence<W>{});
+  if constexpr (H > 1) transpose<H / 2>(x);
 }
 
 constexpr uint64_t kSignBit = 1ULL << 63, kMantissa = 0x000fffffffffffffULL, kOne = 0x3ff0000000000000ULL;

@@ -371,14 +371,16 @@ void eigen(In<double, 3> X, InOut<double, 2> values, std::optional<InOut<double,
   kernels.eigen(x, n, d, work.get(), v, u);
 }
 
-void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out) {
+void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out, std::optional<In<double, 2>> congruence) {
   const int d = check_symmetric(X);
+  if (congruence && (congruence->shape(0) != X.shape(1) || congruence->shape(1) != X.shape(1)))
+    throw std::invalid_argument("the congruence must be (d, d)");
   double* result = square_result(X, out);
-  const double* x = data_of(X);
+  const double *x = data_of(X), *m = congruence ? data_of(*congruence) : nullptr;
   nb::gil_scoped_release released;
   const Kernels& kernels = chosen->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
-  kernels.spectral_map(x, int64_t(X.shape(0)), d, map, work.get(), result);
+  kernels.spectral_map(x, m, int64_t(X.shape(0)), d, map, work.get(), result);
 }
 
 }  // namespace
@@ -424,5 +426,6 @@ NB_MODULE(_core, module) {
       .value("sqrt", SpectralMap::sqrt)
       .value("inverse_sqrt", SpectralMap::inverse_sqrt);
   module.def("eigen", &eigen, "X"_a, "values"_a, "vectors"_a.none());
-  module.def("spectral_map", &spectral_map, "X"_a, "map"_a, "out"_a);
+  module.def("spectral_map", &spectral_map, "X"_a, "map"_a, "out"_a,
+             "congruence"_a.none() = nb::none());
 }

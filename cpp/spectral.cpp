@@ -23,6 +23,7 @@ INLINE V copysign(V size, V sign) { return (V)(((U)size & ~kSignBit) | ((U)sign 
 struct Scratch {
   V* a;         // G (d, stride): lower triangles, then the reflections below the diagonal; then scaled vectors
   V* q;         // G (d, stride): vectors
+  V* result;    // (d, stride)
   V* tau;       // G d: of the reflections
   V* vectors;   // 4 d
   V* diagonal;  // (d, G)
@@ -31,13 +32,42 @@ struct Scratch {
 };
 INLINE int64_t capacity(int d) { return 4 * d; }  // rotations kept
 INLINE Scratch carve(double* work, int d, int groups) {
-  const int64_t square = int64_t(d) * stride(d) * groups;
-  V* p = reinterpret_cast<V*>(work);
-  V *q = p + square, *tau = q + square, *vectors = tau + groups * d, *diagonal = vectors + 4 * d;
-  return {p, q, tau, vectors, diagonal, diagonal + groups * d, diagonal + 2 * groups * d};
+  const int64_t square = int64_t(d) * stride(d);
+  V* a = reinterpret_cast<V*>(work);
+  V *q = a + groups * square, *result = q + groups * square, *tau = result + square, *vectors = tau + groups * d;
+  V* diagonal = vectors + 4 * d;
+  return {a, q, result, tau, vectors, diagonal, diagonal + groups * d, diagonal + 2 * groups * d};
 }
 int64_t spectral_work(int d) {
-  return W * (2 * (2 * int64_t(d) * stride(d) + 3 * d + 2 * capacity(d)) + 4 * d);
+  return W * (5 * int64_t(d) * stride(d) + 10 * d + 4 * capacity(d));
+}
+
+// Row i of matrices from `row` on, up to column `end` at least, one per lane; the last is repeated where there are no more.
+INLINE void load_row(const double* x, int64_t n, int64_t row, int d, int i, int end, V* to) {
+  const double* from[W];
+  for (int l = 0; l < W; l++) from[l] = x + ((row + l < n ? row + l : n - 1) * d + i) * d;
+  int j = 0;
+  for (; j < end && j + W <= d; j += W) {
+    V block[W];
+    for (int l = 0; l < W; l++) block[l] = load(from[l] + j);
+    transpose(block);
+    for (int l = 0; l < W; l++) to[j + l] = block[l];
+  }
+  for (; j < end; j++)
+    for (int l = 0; l < W; l++) reinterpret_cast<double*>(to + j)[l] = from[l][j];
+}
+INLINE void store_row(const V* from, int64_t n, int64_t row, int d, int i, double* out) {
+  double* to = out + (row * d + i) * d;
+  const int64_t step = int64_t(d) * d, lanes = n - row < W ? n - row : W;
+  int j = 0;
+  for (; j + W <= d; j += W) {
+    V block[W];
+    for (int l = 0; l < W; l++) block[l] = from[j + l];
+    transpose(block);
+    for (int l = 0; l < lanes; l++) store(to + l * step + j, block[l]);
+  }
+  for (; j < d; j++)
+    for (int l = 0; l < lanes; l++) to[l * step + j] = reinterpret_cast<const double*>(from + j)[l];
 }
 
 // a -= v w' + w v' in R rows from i on, left of and on the diagonal, and their share of p = a u.
@@ -243,20 +273,53 @@ INLINE V scale(V* a, int d, V& poison) {
   return power;
 }
 
-// Loads matrices from `row` on into lanes, the last repeated where there are no more, and decomposes them.
+// sum[r][c] = left_r right_c' for kSide rows of each; those beyond the last repeat it.
+template <class T>
+INLINE void multiply_rows(V (&sum)[kSide][kSide], const T* left, int64_t left_step, int i, const V* right, int j, int d) {
+  const T* x[kSide];
+  const V* y[kSide];
+  for (int r = 0; r < kSide; r++) {
+    x[r] = left + (i + r < d ? i + r : d - 1) * left_step;
+    y[r] = right + int64_t(j + r < d ? j + r : d - 1) * stride(d);
+  }
+  for (int r = 0; r < kSide; r++)
+    for (int c = 0; c < kSide; c++) sum[r][c] = V{};
+  for (int t = 0; t < d; t++)
+    for (int r = 0; r < kSide; r++)
+      for (int c = 0; c < kSide; c++) sum[r][c] += x[r][t] * y[c][t];
+}
+
+// The lower triangle a becomes that of m a m', one m for all lanes.
+INLINE void congruence(const double* m, V* a, int d, V* product) {
+  const int ld = stride(d);
+  for (int i = 0; i < d; i++)
+    for (int j = 0; j < i; j++) a[int64_t(j) * ld + i] = a[int64_t(i) * ld + j];
+  V sum[kSide][kSide];
+  for (int i = 0; i < d; i += kSide)
+    for (int j = 0; j < d; j += kSide) {
+      multiply_rows(sum, m, d, i, a, j, d);
+      for (int r = 0; r < kSide && i + r < d; r++)
+        for (int c = 0; c < kSide && j + c < d; c++) product[int64_t(i + r) * ld + j + c] = sum[r][c];
+    }
+  for (int j = 0; j < d; j += kSide)
+    for (int i = j; i < d; i += kSide) {
+      multiply_rows(sum, m, d, j, product, i, d);
+      for (int r = 0; r < kSide; r++)
+        for (int c = 0; c < kSide && i + c < d; c++)
+          if (j + r <= i + c) a[int64_t(i + c) * ld + j + r] = sum[r][c];
+    }
+}
+
+// Loads matrices x, or m x m', from `row` on into lanes and decomposes them.
 template <int G, bool kVectors>
-INLINE void decompose(const double* x, int64_t n, int64_t row, int d, const Scratch& s) {
+INLINE void decompose(const double* x, const double* m, int64_t n, int64_t row, int d, const Scratch& s) {
   const int ld = stride(d);
   const int64_t square = int64_t(d) * ld;
   V power[G], poison[G];
   for (int k = 0; k < G; k++) {
     V* a = s.a + k * square;
-    for (int l = 0; l < W; l++) {
-      const int64_t at = row + k * W + l;
-      const double* from = x + (at < n ? at : n - 1) * d * d;
-      for (int i = 0; i < d; i++)
-        for (int j = 0; j <= i; j++) reinterpret_cast<double*>(a + int64_t(i) * ld + j)[l] = from[i * d + j];
-    }
+    for (int i = 0; i < d; i++) load_row(x, n, row + k * W, d, i, i + 1, a + int64_t(i) * ld);
+    if (m) congruence(m, a, d, s.result);
     power[k] = scale(a, d, poison[k]);
     tridiagonalise<G>(a, d, s.tau + k * d, s.vectors, s.diagonal + k, s.off + k);
     if (kVectors) form_reflections(a, s.tau + k * d, d, s.q + k * square);
@@ -271,7 +334,7 @@ INLINE void decompose(const double* x, int64_t n, int64_t row, int d, const Scra
 // Ascending; the vectors, columns of q, follow.
 template <int G, bool kVectors>
 void eigen_groups(const double* x, int64_t n, int64_t row, int d, const Scratch& s, double* values, double* vectors) {
-  decompose<G, kVectors>(x, n, row, d, s);
+  decompose<G, kVectors>(x, nullptr, n, row, d, s);
   const int ld = stride(d);
   int* order = reinterpret_cast<int*>(s.rotation);
   for (int k = 0; k < G * W && row + k < n; k++) {
@@ -305,33 +368,24 @@ INLINE V map_value(SpectralMap map, V x) {
 
 // q f(s) q', each entry of the lower triangle written twice.
 template <int G>
-void map_groups(const double* x, int64_t n, int64_t row, int d, SpectralMap map, const Scratch& s, double* out) {
-  decompose<G, true>(x, n, row, d, s);
+void map_groups(const double* x, const double* m, int64_t n, int64_t row, int d, SpectralMap map, const Scratch& s,
+                double* out) {
+  decompose<G, true>(x, m, n, row, d, s);
   const int ld = stride(d);
   for (int k = 0; k < G; k++) {
     V *q = s.q + k * int64_t(d) * ld, *scaled = s.a + k * int64_t(d) * ld;
     for (int i = 0; i < d; i++) s.vectors[i] = map_value(map, s.diagonal[i * G + k]);
     for (int i = 0; i < d; i++)
       for (int j = 0; j < d; j++) scaled[int64_t(i) * ld + j] = q[int64_t(i) * ld + j] * s.vectors[j];
-    const int64_t begin = row + k * W, lanes = n - begin < W ? n - begin : W;
     for (int i = 0; i < d; i += kSide)
       for (int j = 0; j <= i; j += kSide) {
-        V sum[kSide][kSide] = {};
-        const V *left[kSide], *right[kSide];  // rows beyond the last repeat it
-        for (int r = 0; r < kSide; r++) {
-          left[r] = q + int64_t(i + r < d ? i + r : d - 1) * ld;
-          right[r] = scaled + int64_t(j + r < d ? j + r : d - 1) * ld;
-        }
-        for (int t = 0; t < d; t++)
-          for (int r = 0; r < kSide; r++)
-            for (int c = 0; c < kSide; c++) sum[r][c] += left[r][t] * right[c][t];
+        V sum[kSide][kSide];
+        multiply_rows(sum, q, ld, i, scaled, j, d);
         for (int r = 0; r < kSide && i + r < d; r++)
           for (int c = 0; c < kSide && j + c <= i + r; c++)
-            for (int64_t l = 0; l < lanes; l++) {
-              double* to = out + (begin + l) * d * d;
-              to[(i + r) * d + j + c] = to[(j + c) * d + i + r] = sum[r][c][l];
-            }
+            s.result[int64_t(i + r) * ld + j + c] = s.result[int64_t(j + c) * ld + i + r] = sum[r][c];
       }
+    for (int i = 0; i < d; i++) store_row(s.result + int64_t(i) * ld, n, row + k * W, d, i, out);
   }
 }
 
@@ -345,10 +399,10 @@ void eigen(const double* x, int64_t n, int d, double* work, double* values, doub
     some(x, n, row, d, s, values, vectors);
   }
 }
-void spectral_map(const double* x, int64_t n, int d, SpectralMap map, double* work, double* out) {
+void spectral_map(const double* x, const double* m, int64_t n, int d, SpectralMap map, double* work, double* out) {
   for (int64_t row = 0; row < n; row += 2 * W) {
     const bool pair = n - row > W;
-    (pair ? map_groups<2> : map_groups<1>)(x, n, row, d, map, carve(work, d, pair ? 2 : 1), out);
+    (pair ? map_groups<2> : map_groups<1>)(x, m, n, row, d, map, carve(work, d, pair ? 2 : 1), out);
   }
 }
 

@@ -64,4 +64,9 @@ class SpectralMap(enum.Enum):
     inverse_sqrt = 3
 
 def eigen(X: NDArray[np.float64], values: NDArray[np.float64], vectors: NDArray[np.float64] | None) -> None: ...
-def spectral_map(X: NDArray[np.float64], map: SpectralMap, out: NDArray[np.float64]) -> None: ...
+def spectral_map(
+    X: NDArray[np.float64],
+    map: SpectralMap,
+    out: NDArray[np.float64],
+    congruence: NDArray[np.float64] | None = None,
+) -> None: ...

@@ -16,6 +16,7 @@ from knnpress.geometries.spectral import (
     matrix_inverse_sqrt,
     matrix_log,
     matrix_sqrt,
+    whitened_log,
 )
 
 pytestmark = pytest.mark.usefixtures("target")
@@ -261,3 +262,19 @@ def test_eigenvalues_that_rounding_made_negative_count_as_least(rng):
     tiny = np.finfo(float).tiny
     assert_allclose(matrix_log(X)[0], np.diag([0.0, np.log(tiny)]), rtol=1e-14)
     assert_allclose(matrix_inverse_sqrt(X)[0], np.diag([1.0, tiny**-0.5]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("d", [*DIMS, 130])
+def test_whitened_logarithms_are_those_of_the_congruent_matrices(rng, d):
+    X, A = random_spd(rng, 9, d), rng.normal(size=(d, d)) / np.sqrt(d)
+    congruent = A @ X @ A.T
+    expected = matrix_log((congruent + congruent.transpose(0, 2, 1)) / 2)
+    worst = np.linalg.cond(congruent).max()
+    found = whitened_log(X, A)
+    assert_allclose(found, expected, rtol=0, atol=20 * EPS * d * worst)
+    assert_array_equal(found, found.transpose(0, 2, 1))
+
+
+def test_whitened_logarithms_of_the_mean_itself_are_zero(rng):
+    X = random_spd(rng, 3, 19)
+    assert_allclose(whitened_log(X, matrix_inverse_sqrt(X[1:2])[0])[1], np.zeros((19, 19)), rtol=0, atol=1e-12)

@@ -26,7 +26,15 @@ from knnpress.geometries.base import (
 from knnpress.geometries.charts import CholeskyChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
-from knnpress.geometries.spectral import eigh, eigvalsh, matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt
+from knnpress.geometries.spectral import (
+    eigh,
+    eigvalsh,
+    matrix_exp,
+    matrix_inverse_sqrt,
+    matrix_log,
+    matrix_sqrt,
+    whitened_log,
+)
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -332,7 +340,7 @@ class AIRM(BaseEstimator):
         def move(w: Array, C: Array) -> Array:
             used = w > 0
             root, inverse_root = matrix_sqrt(C[None])[0], matrix_inverse_sqrt(C[None])[0]
-            logs = matrix_log(_symmetric(inverse_root @ X[used] @ inverse_root), n_jobs)
+            logs = whitened_log(X[used], inverse_root, n_jobs)
             # The Hessian grows with the spread of the points: shorten the step so that it cannot overshoot
             spread = float(np.abs(eigvalsh(logs, n_jobs)).max(initial=0.0))
             step = 2.0 / (1.0 + (spread / np.tanh(spread) if spread > 1e-8 else 1.0))

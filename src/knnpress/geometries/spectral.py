@@ -14,7 +14,7 @@ from knnpress import _core
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array
 
-__all__ = ["eigh", "eigvalsh", "matrix_exp", "matrix_inverse_sqrt", "matrix_log", "matrix_sqrt"]
+__all__ = ["eigh", "eigvalsh", "matrix_exp", "matrix_inverse_sqrt", "matrix_log", "matrix_sqrt", "whitened_log"]
 
 #: Size up to which lanes are faster than LAPACK
 _WIDEST = 128
@@ -85,6 +85,11 @@ def matrix_inverse_sqrt(X: Array, n_jobs: int | None = None) -> Array:
     return _mapped(X, _core.SpectralMap.inverse_sqrt, lambda s: 1.0 / np.sqrt(np.maximum(s, _TINY)), n_jobs)
 
 
+def whitened_log(X: Array, whitener: Array, n_jobs: int | None = None) -> Array:
+    r"""Logarithms of :math:`A X_i A^\top`, (n, d, d), for one A, (d, d), such as the inverse root of a mean."""
+    return _mapped(X, _core.SpectralMap.log, lambda s: np.log(np.maximum(s, _TINY)), n_jobs, whitener)
+
+
 def _stack(X: Array) -> Array:
     X = np.require(X, np.float64, ["C", "A"])
     if X.ndim != 3 or X.shape[1] != X.shape[2] or X.shape[1] == 0:
@@ -96,18 +101,26 @@ def _fill(work: Callable[[slice], object], X: Array, n_jobs: int | None) -> None
     map_blocks(work, row_blocks(len(X), 8 * X.shape[1] ** 2), n_jobs)
 
 
-def _mapped(X: Array, native: _core.SpectralMap, function: Callable[[Array], Array], n_jobs: int | None) -> Array:
+def _mapped(
+    X: Array,
+    native: _core.SpectralMap,
+    function: Callable[[Array], Array],
+    n_jobs: int | None,
+    congruence: Array | None = None,
+) -> Array:
     X = _stack(X)
+    if congruence is not None:
+        congruence = np.require(congruence, np.float64, ["C", "A"])
     out = np.empty(X.shape)
 
     def by_lapack(rows: slice) -> None:
         values, vectors = np.empty(X[rows].shape[:2]), np.empty(X[rows].shape)
-        _lapack(X[rows], values, vectors)
+        _lapack(X[rows] if congruence is None else congruence @ X[rows] @ congruence.T, values, vectors)
         mapped = (vectors * function(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
         out[rows] = 0.5 * (mapped + mapped.transpose(0, 2, 1))
 
     narrow = X.shape[1] <= _WIDEST
-    _fill((lambda rows: _core.spectral_map(X[rows], native, out[rows])) if narrow else by_lapack, X, n_jobs)
+    _fill((lambda rows: _core.spectral_map(X[rows], native, out[rows], congruence)) if narrow else by_lapack, X, n_jobs)
     return out
 
 
