@@ -29,6 +29,7 @@ from knnpress.compression import objective as objectives  # noqa: E402
 from knnpress.compression.objective import Objective  # noqa: E402
 from knnpress.estimators import SCC, SHC, PrototypeClassifier  # noqa: E402
 from knnpress.geometries import JBLD, Sinkhorn, base  # noqa: E402
+from knnpress.geometries.spectral import eigh, eigvalsh, matrix_log  # noqa: E402
 from knnpress.parallel import map_blocks, row_blocks  # noqa: E402
 
 NOTHING = 1e-300  # is negligible: every pair is computed
@@ -156,6 +157,32 @@ def jbld(report: Report) -> None:
         both, alone = best_of([lambda f=f: map_blocks(f, blocks, THREADS) for f in (value_and_pullback, value)])
         report.row("d = 19: value and full pullback against the value alone", both / alone, 5, at_most=True)
     report.say("\n" + " ".join(notes))
+
+
+def spectral(report: Report) -> None:
+    n = 2000
+    report.section(f"Functions of n = {n} symmetric matrices, against NumPy's batched eigh and product on one thread")
+    rng = np.random.default_rng(9)
+    for d, goal in [(5, None), (19, 8), (40, 3), (64, None), (128, None)]:
+        X = random_spd(rng, n if d < 64 else 200, d)
+
+        def numpy_log(rows: slice) -> np.ndarray:
+            values, vectors = np.linalg.eigh(X[rows])
+            return (vectors * np.log(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+        whole = [slice(0, len(X))]  # one block: BLAS is held to one thread
+        calls: list[Callable[[], object]] = [
+            lambda: matrix_log(X, THREADS),
+            lambda: eigh(X, THREADS),
+            lambda: eigvalsh(X, THREADS),
+            lambda: map_blocks(numpy_log, whole, 1),
+            lambda: map_blocks(lambda rows: np.linalg.eigh(X[rows]), whole, 1),
+            lambda: map_blocks(lambda rows: np.linalg.eigvalsh(X[rows]), whole, 1),
+        ]
+        log, vectors, values, *numpy = best_of(calls, rounds=2, at_least=0.5)
+        report.row(f"d = {d}: logarithms ({log / len(X) * 1e6:.2f} us each)", numpy[0] / log, goal)
+        report.row(f"d = {d}: eigenvectors ({vectors / len(X) * 1e6:.2f} us each)", numpy[1] / vectors, None)
+        report.row(f"d = {d}: eigenvalues ({values / len(X) * 1e6:.2f} us each)", numpy[2] / values, None)
 
 
 def sinkhorn(report: Report) -> None:
@@ -442,6 +469,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     sections = {
         "jbld": jbld,
+        "spectral": spectral,
         "sinkhorn": sinkhorn,
         "knn": knn,
         "learning": learning,
