@@ -81,7 +81,10 @@ struct Kernels {
   // out[i] = U f(s) U' for x_i = U s U', or m x_i m' = U s U' if m, (d, d), is not null; exactly symmetric. Eigenvalues
   // count as positive where f needs it
   void (*spectral_map)(const double* x, const double* m, int64_t n, int d, SpectralMap map, double* work, double* out);
-  int64_t (*spectral_work)(int d);       // doubles of scratch the two above need
+  // out[i, j] = affine-invariant distance of L_i L_i' and Z_j, from L_i, (n, d, d), and inverses of Cholesky factors of
+  // Z_j, (m, d, d), of both of which lower triangles are read
+  void (*airm)(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out);
+  int64_t (*spectral_work)(int d);       // doubles of scratch the three above need
 };
 
 // Packed symmetric matrices: panels of two columns, each panel holding its rows from the diagonal down.

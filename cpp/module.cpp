@@ -383,6 +383,20 @@ void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out, std::o
   kernels.spectral_map(x, m, int64_t(X.shape(0)), d, map, work.get(), result);
 }
 
+Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
+  const int d = check_symmetric(factors);
+  if (check_symmetric(whiteners) != d) throw std::invalid_argument("factors and whiteners differ in size");
+  const size_t n = factors.shape(0), m = whiteners.shape(0);
+  auto out = make_array<double>({n, m});
+  double* result = out.data();
+  const double *x = data_of(factors), *z = data_of(whiteners);
+  nb::gil_scoped_release released;
+  const Kernels& kernels = chosen->kernels;
+  Buffer work = allocate(kernels.spectral_work(d));
+  kernels.airm(x, int64_t(n), z, int64_t(m), d, work.get(), result);
+  return out;
+}
+
 }  // namespace
 }  // namespace knnpress
 
@@ -428,4 +442,5 @@ NB_MODULE(_core, module) {
   module.def("eigen", &eigen, "X"_a, "values"_a, "vectors"_a.none());
   module.def("spectral_map", &spectral_map, "X"_a, "map"_a, "out"_a,
              "congruence"_a.none() = nb::none());
+  module.def("airm_pairwise", &airm_pairwise, "factors"_a, "whiteners"_a);
 }

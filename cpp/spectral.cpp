@@ -25,7 +25,7 @@ struct Scratch {
   V* q;         // G (d, stride): vectors
   V* result;    // (d, stride)
   V* tau;       // G d: of the reflections
-  V* vectors;   // 4 d
+  V* vectors;   // 6 d
   V* diagonal;  // (d, G)
   V* off;       // (d, G): beside the diagonal
   V* rotation;  // (capacity, G, 2): cosines and sines
@@ -35,11 +35,11 @@ INLINE Scratch carve(double* work, int d, int groups) {
   const int64_t square = int64_t(d) * stride(d);
   V* a = reinterpret_cast<V*>(work);
   V *q = a + groups * square, *result = q + groups * square, *tau = result + square, *vectors = tau + groups * d;
-  V* diagonal = vectors + 4 * d;
+  V* diagonal = vectors + 6 * d;
   return {a, q, result, tau, vectors, diagonal, diagonal + groups * d, diagonal + 2 * groups * d};
 }
 int64_t spectral_work(int d) {
-  return W * (5 * int64_t(d) * stride(d) + 10 * d + 4 * capacity(d));
+  return W * (5 * int64_t(d) * stride(d) + 12 * d + 4 * capacity(d));
 }
 
 // Row i of matrices from `row` on, up to column `end` at least, one per lane; the last is repeated where there are no more.
@@ -94,6 +94,17 @@ INLINE void update_rows(V* a, int ld, int begin, int i, const V* v, const V* w, 
   for (int r = 0; r < R; r++) p[i + r] = sum[r];
 }
 
+// The reflection I - tau u u', u_0 = 1, that turns a vector, alpha above entries whose squares add up to `rest`, into
+// (beta, 0, ...); u below u_0 is the vector times `factor`.
+struct Reflection {
+  V beta, tau, factor;
+};
+INLINE Reflection reflect(V alpha, V rest) {
+  const V beta = copysign(square_root(alpha * alpha + rest), -alpha);
+  const auto needed = rest > kNegligible;
+  return {needed ? beta : alpha, needed ? (beta - alpha) / beta : V{}, needed ? 1.0 / (alpha - beta) : V{}};
+}
+
 // Makes the lower triangle a tridiagonal: H a H with H = H_0 ... H_{d-3}, H_k = I - tau_k u_k u_k', where u_k, whose
 // first entry is 1, replaces column k below the diagonal. Each pass makes the last update and multiplies by the next u.
 template <int G>
@@ -106,12 +117,10 @@ void tridiagonalise(V* a, int d, V* tau, V* vectors, V* diagonal, V* off) {
     diagonal[k * G] = u[k];
     V rest = {};
     for (int i = k + 2; i < d; i++) rest += u[i] * u[i];
-    const V alpha = u[k + 1], beta = copysign(square_root(alpha * alpha + rest), -alpha);
-    const V factor = rest > kNegligible ? 1.0 / (alpha - beta) : V{};
-    off[k * G] = rest > kNegligible ? beta : alpha;
-    tau[k] = rest > kNegligible ? (beta - alpha) / beta : V{};
+    const Reflection h = reflect(u[k + 1], rest);
+    off[k * G] = h.beta, tau[k] = h.tau;
     u[k + 1] = splat(1.0);
-    for (int i = k + 2; i < d; i++) u[i] *= factor;
+    for (int i = k + 2; i < d; i++) u[i] *= h.factor;
     for (int i = k + 1; i < d; i++) a[int64_t(i) * ld + k] = u[i];
     for_row_tiles<kUpdated>(k + 1, d, [&](auto size, auto, int i) INLINE_LAMBDA {
       update_rows<decltype(size)::value>(a, ld, k + 1, i, v, w, u, p);
@@ -257,6 +266,144 @@ INLINE void diagonalise(V* diagonal, V* off, int d, V* rotation, Apply apply) {
     for (int i = 0; i < d; i++) diagonal[i * G + k] = high[k] >= 0.0 ? splat(__builtin_nan("")) : diagonal[i * G + k];
 }
 
+// ---- singular values ------------------------------------------------------------------------------------------
+
+// b -= u y' + x v' in R rows from i on, right of column k, and their share of y_next = b' u_next.
+template <int R>
+INLINE void update_square(V* b, int d, int k, int i, const V* u, const V* y, const V* x, const V* v, const V* u_next,
+                          V* y_next) {
+  const int ld = stride(d);
+  V ui[R], xi[R], next[R];
+  for (int r = 0; r < R; r++) ui[r] = u[i + r], xi[r] = x[i + r], next[r] = u_next[i + r];
+  V* row = b + int64_t(i) * ld;
+  for (int j = k + 1; j < d; j++) {
+    const V yj = y[j], vj = v[j];
+    V sum = y_next[j];
+    for (int r = 0; r < R; r++) {
+      const V entry = row[r * ld + j] - ui[r] * yj - xi[r] * vj;
+      row[r * ld + j] = entry, sum += entry * next[r];
+    }
+    y_next[j] = sum;
+  }
+}
+
+// Makes square b upper bidiagonal by reflections from both sides. The result is stored from the last entry to the
+// first, which leaves the singular values as they are, so that `find_windows` finds the small ones first.
+template <int G>
+void bidiagonalise(V* b, int d, V* vectors, V* diagonal, V* off) {
+  const int ld = stride(d);
+  V *u = vectors, *y = u + d, *x = y + d, *v = x + d, *u_next = v + d, *y_next = u_next + d;
+  for (int i = 0; i < 4 * d; i++) vectors[i] = V{};
+  off[(d - 1) * G] = V{};
+  for (int k = 0; k < d; k++) {
+    V rest = {};
+    for (int i = k; i < d; i++) {
+      u_next[i] = b[int64_t(i) * ld + k] - u[i] * y[k] - x[i] * v[k];
+      if (i > k) rest += u_next[i] * u_next[i];
+      y_next[i] = V{};
+    }
+    const Reflection left = reflect(u_next[k], rest);
+    diagonal[(d - 1 - k) * G] = left.beta;
+    if (k + 1 == d) return;
+    u_next[k] = splat(1.0);
+    for (int i = k + 1; i < d; i++) u_next[i] *= left.factor;
+    for_row_tiles<kUpdated>(k, d, [&](auto size, auto, int i) INLINE_LAMBDA {
+      update_square<decltype(size)::value>(b, d, k, i, u, y, x, v, u_next, y_next);
+    });
+    rest = V{};
+    for (int j = k + 1; j < d; j++) {
+      y_next[j] *= left.tau, v[j] = b[int64_t(k) * ld + j] - y_next[j];
+      if (j > k + 1) rest += v[j] * v[j];
+    }
+    const Reflection right = reflect(v[k + 1], rest);
+    off[(d - 2 - k) * G] = right.beta;
+    v[k + 1] = splat(1.0);
+    V along = y_next[k + 1];
+    for (int j = k + 2; j < d; j++) v[j] *= right.factor, along += y_next[j] * v[j];
+    for_row_tiles<kAccumulators / 3>(k + 1, d, [&](auto size, auto, int i) INLINE_LAMBDA {
+      constexpr int R = decltype(size)::value;
+      V sum[R] = {};
+      for (int j = k + 1; j < d; j++)
+        for (int r = 0; r < R; r++) sum[r] += b[int64_t(i + r) * ld + j] * v[j];
+      for (int r = 0; r < R; r++) x[i + r] = right.tau * (sum[r] - u_next[i + r] * along);
+    });
+    V *last_u = u, *last_y = y;
+    u = u_next, y = y_next, u_next = last_u, y_next = last_y;
+  }
+}
+
+// Where the chase of each lane begins, as a vector to rotate onto an axis: Wilkinson's shift of b'b.
+template <int G>
+INLINE void first_rotation(const V* diagonal, const V* off, V low, V high, V& f, V& g) {
+  V a0 = splat(1.0), a1 = a0, b0 = a0, b1 = {}, am = a0, bm = {};
+  for (int l = 0; l < W; l++) {
+    if (high[l] < 0) continue;
+    const int i = int(low[l]) * G, m = int(high[l]) * G;
+    a0[l] = diagonal[i][l], a1[l] = diagonal[i + G][l], b0[l] = off[i][l], b1[l] = i + G < m ? off[i + G][l] : 0.0;
+    am[l] = diagonal[m][l], bm[l] = off[m - G][l];
+  }
+  V unit = max(max(abs(a0), abs(b0)), max(abs(a1), abs(b1)));
+  unit = 1.0 / max(unit, max(abs(am), abs(bm)));  // so that nothing below can overflow
+  a0 *= unit, b0 *= unit, a1 *= unit, b1 *= unit, am *= unit, bm *= unit;
+  const V t00 = a0 * a0 + b0 * b0, t11 = a1 * a1 + b1 * b1, t01 = a1 * b0, half = 0.5 * (t11 - t00);
+  const V root = square_root(half * half + t01 * t01), sum = half + copysign(root, half);
+  const V shift = abs(sum) > 0.0 ? t00 - t01 * t01 / sum : t00;
+  f = am * am - shift, g = am * bm;
+}
+
+// Diagonal entries become singular values, in no order, with either sign; lanes that do not converge become NaN. Golub
+// and Kahan's steps, in the windows of `find_windows`, from the high end to the low one.
+template <int G>
+INLINE void singular_values(V* diagonal, V* off, int d) {
+  V low[G] = {}, high[G];
+  for (int step = 0; step < 30 * d; step++) {
+    V f[G], g[G];
+    int first = d, last = 0;
+    for (int k = 0; k < G; k++) {
+      find_windows<G>(diagonal + k, off + k, d, low[k], high[k]);
+      for (int l = 0; l < W; l++)
+        if (high[k][l] >= 0) {
+          first = low[k][l] < first ? int(low[k][l]) : first;
+          last = high[k][l] > last ? int(high[k][l]) : last;
+        }
+      first_rotation<G>(diagonal + k, off + k, low[k], high[k], f[k], g[k]);
+    }
+    if (last == 0) return;
+    for (int i = last - 1; i >= first; i--)
+      for (int k = 0; k < G; k++) {
+        V *a = diagonal + i * G + k, *b = off + i * G + k;
+        const V at = splat(double(i)), b0 = b[0], a1 = a[G], a0 = a[0];
+        const auto inside = (at >= low[k]) & (at < high[k]), more = inside & (at > low[k]);
+        const V square = f[k] * f[k] + g[k] * g[k], inverse = 1.0 / square_root(square);
+        const V c = square > kNegligible ? f[k] * inverse : splat(1.0), s = square > kNegligible ? g[k] * inverse : V{};
+        b[G] = inside & (at + 1.0 < high[k]) ? square * inverse : b[G];
+        const V f1 = c * a1 + s * b0, b1 = c * b0 - s * a1, g1 = s * a0, a2 = c * a0;
+        const V square1 = f1 * f1 + g1 * g1, inverse1 = 1.0 / square_root(square1);
+        const V c1 = square1 > kNegligible ? f1 * inverse1 : splat(1.0), s1 = square1 > kNegligible ? g1 * inverse1 : V{};
+        a[G] = inside ? c1 * f1 + s1 * g1 : a1;
+        const V f2 = c1 * b1 + s1 * a2;
+        a[0] = inside ? c1 * a2 - s1 * b1 : a0;
+        V* below = i > 0 ? b - G : b;  // nothing is below the first, and nothing of it is used
+        const V b2 = *below;
+        g[k] = inside ? s1 * b2 : g[k];
+        if (i > 0) *below = more ? c1 * b2 : b2;
+        b[0] = inside ? f2 : b0;
+        f[k] = inside ? f2 : f[k];
+      }
+  }
+  for (int k = 0; k < G; k++)
+    for (int i = 0; i < d; i++) diagonal[i * G + k] = high[k] >= 0.0 ? splat(__builtin_nan("")) : diagonal[i * G + k];
+}
+
+// ---- whole matrices -------------------------------------------------------------------------------------------
+
+// The power of two below x, from 2^-1022 to 2^1022, so that its inverse is a normal number too.
+INLINE V power_of_two(V x) {
+  return min(max((V)((U)x & ~kMantissa), splat(kSmallestNormal)), splat(0x1p1022));
+}
+// Singular values are scaled to at most about this, so that squares of them range as far as doubles do.
+constexpr double kLargeScale = 0x1p480, kLogLargeScale = 480 * kLn2;
+
 // Scales lanes by powers of two so that entries are at most about one, and returns what undoes it. What is not finite
 // makes `poison`, otherwise zero, NaN.
 INLINE V scale(V* a, int d, V& poison) {
@@ -264,8 +411,7 @@ INLINE V scale(V* a, int d, V& poison) {
   V largest = {}, zero = {};
   for (int i = 0; i < d; i++)
     for (int j = 0; j <= i; j++) largest = max(abs(a[int64_t(i) * ld + j]), largest), zero += a[int64_t(i) * ld + j] * 0.0;
-  // exponents 1 to 2045: both 2^e and 2^-e are normal numbers
-  const V power = min(max((V)((U)largest & ~kMantissa), splat(kSmallestNormal)), splat(0x1p1022));
+  const V power = power_of_two(largest);
   const V factor = (V)((2046ULL << 52) - (U)power);
   for (int i = 0; i < d; i++)
     for (int j = 0; j <= i; j++) a[int64_t(i) * ld + j] *= factor;
@@ -406,8 +552,61 @@ void spectral_map(const double* x, const double* m, int64_t n, int d, SpectralMa
   }
 }
 
+// Distances of G groups from `row` on to all m, by the singular values of b = whitener_j factor_i: their squares are the
+// generalised eigenvalues, and b has only the root of their condition.
+template <int G>
+void airm_groups(const double* factors, int64_t n, int64_t row, const double* whiteners, int64_t m, int d, const Scratch& s,
+                 double* out) {
+  const int ld = stride(d);
+  const int64_t square = int64_t(d) * ld;
+  for (int k = 0; k < G; k++)
+    for (int i = 0; i < d; i++) {
+      V* to = s.a + k * square + int64_t(i) * ld;
+      load_row(factors, n, row + k * W, d, i, i + 1, to);
+      for (int c = i + 1; c < d; c++) to[c] = V{};
+    }
+  for (int64_t j = 0; j < m; j++) {
+    const double* whitener = whiteners + j * d * d;
+    V power[G];
+    for (int k = 0; k < G; k++) {
+      V *b = s.q + k * square, *a = s.a + k * square, largest = {};
+      for (int i = 0; i < d; i++)
+        for_row_tiles<kAccumulators / 3>(0, d, [&](auto size, auto, int c) INLINE_LAMBDA {
+          constexpr int R = decltype(size)::value;
+          V sum[R] = {};
+          for (int t = c; t <= i; t++)  // above the diagonal both are zero
+            for (int r = 0; r < R; r++) sum[r] += whitener[i * d + t] * a[int64_t(t) * ld + c + r];
+          for (int r = 0; r < R; r++) b[int64_t(i) * ld + c + r] = sum[r], largest = max(abs(sum[r]), largest);
+        });
+      power[k] = power_of_two(largest);
+      const V factor = (V)((U)splat(kLargeScale) + (1023ULL << 52) - (U)power[k]);
+      for (int64_t i = 0; i < square; i++) b[i] *= factor;
+      bidiagonalise<G>(b, d, s.vectors, s.diagonal + k, s.off + k);
+    }
+    singular_values<G>(s.diagonal, s.off, d);
+    for (int k = 0; k < G; k++) {
+      const V shift = log(power[k]) - kLogLargeScale;
+      V sum = {};
+      for (int i = 0; i < d; i++) {
+        const V value = s.diagonal[i * G + k], size = log(max(splat(kSmallestNormal), abs(value))) + shift + (value - value);
+        sum += size * size;
+      }
+      const V distance = 2.0 * square_root(sum);
+      for (int l = 0; l < W && row + k * W + l < n; l++) out[(row + k * W + l) * m + j] = distance[l];
+    }
+  }
+}
+void airm(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out) {
+  for (int64_t row = 0; row < n; row += 2 * W) {
+    const bool pair = n - row > W;
+    (pair ? airm_groups<2> : airm_groups<1>)(factors, n, row, whiteners, m, d, carve(work, d, pair ? 2 : 1), out);
+  }
+}
+
 }  // namespace
 
-void fill_spectral(Kernels& k) { k.eigen = eigen, k.spectral_map = spectral_map, k.spectral_work = spectral_work; }
+void fill_spectral(Kernels& k) {
+  k.eigen = eigen, k.spectral_map = spectral_map, k.airm = airm, k.spectral_work = spectral_work;
+}
 
 }  // namespace knnpress::KNNPRESS_TARGET

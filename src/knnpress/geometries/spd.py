@@ -27,6 +27,7 @@ from knnpress.geometries.charts import CholeskyChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
 from knnpress.geometries.spectral import (
+    affine_distances,
     eigh,
     eigvalsh,
     matrix_exp,
@@ -92,10 +93,6 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
 
 def _symmetric(A: Array) -> Array:
     return 0.5 * (A + A.swapaxes(-1, -2))
-
-
-def _log(values: Array) -> Array:
-    return np.log(np.maximum(values, _TINY))
 
 
 class JBLD(BaseEstimator):
@@ -353,16 +350,7 @@ class AIRM(BaseEstimator):
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""
         whiteners = np.linalg.inv(np.linalg.cholesky(Z))
-
-        def distances(X: Array) -> Array:
-            # Squared singular values of L_Z^-1 L_X are the eigenvalues of Z^-1 X, without squaring the condition
-            factors = np.linalg.cholesky(X)
-            D = np.empty((len(X), len(whiteners)))
-            for j, A in enumerate(whiteners):
-                D[:, j] = 2.0 * np.linalg.norm(_log(np.linalg.svd(A @ factors, compute_uv=False)), axis=1)
-            return D
-
-        return distances
+        return lambda X: affine_distances(np.linalg.cholesky(X), whiteners)
 
 
 class LogEuclidean(BaseEstimator):

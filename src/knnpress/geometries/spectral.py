@@ -14,7 +14,16 @@ from knnpress import _core
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array
 
-__all__ = ["eigh", "eigvalsh", "matrix_exp", "matrix_inverse_sqrt", "matrix_log", "matrix_sqrt", "whitened_log"]
+__all__ = [
+    "affine_distances",
+    "eigh",
+    "eigvalsh",
+    "matrix_exp",
+    "matrix_inverse_sqrt",
+    "matrix_log",
+    "matrix_sqrt",
+    "whitened_log",
+]
 
 #: Size up to which lanes are faster than LAPACK
 _WIDEST = 128
@@ -88,6 +97,30 @@ def matrix_inverse_sqrt(X: Array, n_jobs: int | None = None) -> Array:
 def whitened_log(X: Array, whitener: Array, n_jobs: int | None = None) -> Array:
     r"""Logarithms of :math:`A X_i A^\top`, (n, d, d), for one A, (d, d), such as the inverse root of a mean."""
     return _mapped(X, _core.SpectralMap.log, lambda s: np.log(np.maximum(s, _TINY)), n_jobs, whitener)
+
+
+def affine_distances(factors: Array, whiteners: Array) -> Array:
+    r"""Affine-invariant distances, (n, m), :math:`2 \sqrt{\sum_k \log^2 \sigma_k}`.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, d, d)
+        Cholesky factors of the matrices.
+    whiteners : ndarray of shape (m, d, d)
+        Inverses of the Cholesky factors of those they are compared with.
+
+    Notes
+    -----
+    The singular values :math:`\sigma_k` of whitener times factor are roots of the generalised eigenvalues; found so,
+    and not as those of the whitened matrix, they lose only the root of its condition.
+    """
+    if factors.shape[1] <= _WIDEST:
+        return _core.airm_pairwise(factors, whiteners)
+    D = np.empty((len(factors), len(whiteners)))
+    for j, A in enumerate(whiteners):
+        values = np.linalg.svd(A @ factors, compute_uv=False)
+        D[:, j] = 2.0 * np.linalg.norm(np.log(np.maximum(values, _TINY)), axis=1)
+    return D
 
 
 def _stack(X: Array) -> Array:
