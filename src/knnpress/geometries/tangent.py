@@ -99,7 +99,7 @@ class Tangent(BaseEstimator):
         if (bad := np.flatnonzero(~np.isfinite(points).all(axis=(1, 2)))).size:
             raise InvalidPointError(
                 f"V[{bad[0]}], of length {np.linalg.norm(logs[bad[0]]):.1e}, stands for a matrix whose entries "
-                f"overflow, as do {bad.size} of {len(logs)} vectors; logarithms must be below 709: scale the vectors down"
+                f"overflow, as do {bad.size} of {len(logs)} vectors; logarithms must be below 709: scale them down"
             )
         return points
 
