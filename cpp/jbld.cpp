@@ -34,27 +34,6 @@ INLINE void multiply_subtract(X (&acc)[R][C], const X* a, int64_t a_step, int64_
   }
 }
 
-// Calls body(Int<R>, Int<is_first>, first_row) for row tiles of nearly equal size that cover [begin, end).
-template <int R, int kFirst, class Body>
-INLINE void call_tile(int rows, int i, Body& body) {
-  if constexpr (R > 0) {
-    if (rows == R) return body(Int<R>{}, Int<kFirst>{}, i);
-    call_tile<R - 1, kFirst>(rows, i, body);
-  }
-}
-template <class Body>
-INLINE void for_row_tiles(int begin, int end, Body body) {
-  int tiles = (end - begin + kRows - 1) / kRows;
-  if (tiles == 0) return;
-  int rows = (end - begin + tiles - 1) / tiles;
-  call_tile<kRows, true>(rows, begin, body);
-  while (--tiles > 0) {
-    begin += rows;
-    rows = (end - begin + tiles - 1) / tiles;
-    call_tile<kRows, false>(rows, begin, body);
-  }
-}
-
 // The product of the pivots, exponents split off so that it can neither overflow nor underflow.
 struct LogProduct {
   V product = splat(1.0);
@@ -112,7 +91,7 @@ INLINE void factor(const X* x, const T* z, int d, const Scratch<T>& s, X weight,
   for (int j = 0; j < d; j += C) {
     const bool narrow = j + 1 == d;  // the last panel of an odd matrix has one column
     X inverse0 = {}, inverse1 = {}, l10 = {};
-    for_row_tiles(j, d, [&](auto size, auto on_diagonal, int i) INLINE_LAMBDA {
+    for_row_tiles<kRows>(j, d, [&](auto size, auto on_diagonal, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
       const int64_t at = panel + (i - j) * C;
       X acc[R][C];
@@ -142,7 +121,7 @@ INLINE void factor(const X* x, const T* z, int d, const Scratch<T>& s, X weight,
       // Eliminating the rows of I below A leaves L^-T there: rows below j + 2, upper triangular.
       X *e = s.e + int64_t(j) * d, *f = s.f + int64_t(j) * d;
       X scale0 = inverse0 * weight, scale1 = inverse1 * weight;
-      for_row_tiles(0, j, [&](auto size, auto, int i) INLINE_LAMBDA {
+      for_row_tiles<kRows>(0, j, [&](auto size, auto, int i) INLINE_LAMBDA {
         constexpr int R = decltype(size)::value;
         X acc[R][C] = {};
         const int k = i & ~1;  // these rows are zero before column i
@@ -170,7 +149,7 @@ INLINE void add_inverse(const Scratch<T>& s, int d) {
   const int end = (d + 1) & ~1;
   for (int j = 0; j < d; j += C) {
     X* panel = s.g + int64_t(j) * d;
-    for_row_tiles(0, j + C < d ? j + C : d, [&](auto size, auto, int i) INLINE_LAMBDA {
+    for_row_tiles<kRows>(0, j + C < d ? j + C : d, [&](auto size, auto, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
       X acc[R][C];
       for (int r = 0; r < R; r++)

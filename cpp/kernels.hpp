@@ -1,6 +1,6 @@
 // The native core's interface: plain arrays in, plain arrays out, no checks, no allocation, no threads.
 //
-// jbld.cpp and sinkhorn.cpp are compiled once per instruction set; each fills one `Kernels` table, and module.cpp
+// jbld.cpp, sinkhorn.cpp and spectral.cpp are compiled once per instruction set; each fills one `Kernels` table, and module.cpp
 // picks a table at run time. Kernel files use no library code with external linkage, so that the linker can never
 // hand an AVX function to a machine without AVX.
 #pragma once
@@ -42,6 +42,8 @@ struct SinkhornJob {
   double* error;            // (n, m) last L1 marginal error
 };
 
+enum class SpectralMap { log, exp, sqrt, inverse_sqrt };
+
 struct Kernels {
   int lanes;                // doubles in a vector
   int tile_rows;            // row tile of the Sinkhorn kernel tables
@@ -72,6 +74,17 @@ struct Kernels {
   void (*sinkhorn_pullback)(const SinkhornTables&, const double* x, int64_t n, int64_t m, const double* potential_x,
                             const double* weight, double tolerance, bool single, double* work, double* out);
   int64_t (*sinkhorn_work)(const SinkhornTables&);  // doubles of scratch the three above need
+
+  // values (n, d), ascending, and vectors (n, d, d), in columns, or null, of symmetric matrices whose lower triangles
+  // are read; NaN where a matrix is not finite
+  void (*eigen)(const double* x, int64_t n, int d, double* work, double* values, double* vectors);
+  // out[i] = U f(s) U' for x_i = U s U', or m x_i m' = U s U' if m, (d, d), is not null; exactly symmetric. Eigenvalues
+  // count as positive where f needs it
+  void (*spectral_map)(const double* x, const double* m, int64_t n, int d, SpectralMap map, double* work, double* out);
+  // out[i, j] = affine-invariant distance of L_i L_i' and Z_j, from L_i, (n, d, d), and inverses of Cholesky factors of
+  // Z_j, (m, d, d), of both of which lower triangles are read
+  void (*airm)(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out);
+  int64_t (*spectral_work)(int d);       // doubles of scratch the three above need
 };
 
 // Packed symmetric matrices: panels of two columns, each panel holding its rows from the diagonal down.
@@ -82,8 +95,8 @@ inline int64_t packed_size(int d) {
   return size;
 }
 
-namespace baseline { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); }
-namespace avx2 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); }
-namespace avx512 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); }
+namespace baseline { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); }
+namespace avx2 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); }
+namespace avx512 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); }
 
 }  // namespace knnpress

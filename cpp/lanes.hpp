@@ -1,6 +1,12 @@
 // Vectors of doubles, one matrix or histogram per lane, in plain GCC/Clang vector extensions (x86 and ARM alike).
 #pragma once
 #include <cstdint>
+#include <utility>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #include "kernels.hpp"
 
@@ -52,6 +58,28 @@ struct Int {
   static constexpr int value = N;
 };
 
+// Calls body(Int<R>, Int<is_first>, first_row) for row tiles of nearly equal size, at most kRows, that cover
+// [begin, end).
+template <int R, int kFirst, class Body>
+INLINE void call_tile(int rows, int i, Body& body) {
+  if constexpr (R > 0) {
+    if (rows == R) return body(Int<R>{}, Int<kFirst>{}, i);
+    call_tile<R - 1, kFirst>(rows, i, body);
+  }
+}
+template <int kRows, class Body>
+INLINE void for_row_tiles(int begin, int end, Body body) {
+  int tiles = (end - begin + kRows - 1) / kRows;
+  if (tiles == 0) return;
+  int rows = (end - begin + tiles - 1) / tiles;
+  call_tile<kRows, true>(rows, begin, body);
+  while (--tiles > 0) {
+    begin += rows;
+    rows = (end - begin + tiles - 1) / tiles;
+    call_tile<kRows, false>(rows, begin, body);
+  }
+}
+
 INLINE V splat(double x) { return x - V{}; }
 INLINE F splat(float x) { return x - F{}; }
 INLINE V load(const double* p) { return *reinterpret_cast<const Loose*>(p); }
@@ -66,6 +94,21 @@ template <class X>
 INLINE X min(X a, X b) { return a < b ? a : b; }
 INLINE V abs(V x) { return (V)((U)x & 0x7fffffffffffffffULL); }
 INLINE F abs(F x) { return (F)((UF)x & 0x7fffffffU); }
+// Vector extensions know no square root.
+INLINE V square_root(V x) {
+#if defined(__AVX512F__)
+  return (V)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX__)
+  return (V)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+  return (V)_mm_sqrt_pd((__m128d)x);
+#elif defined(__aarch64__)
+  return (V)vsqrtq_f64((float64x2_t)x);
+#else
+  for (int l = 0; l < W; l++) x[l] = __builtin_sqrt(x[l]);
+  return x;
+#endif
+}
 INLINE double sum(V x) {
   double s = 0;
   for (int l = 0; l < W; l++) s += x[l];
@@ -76,7 +119,21 @@ INLINE double sum(const F& x) {  // in double precision
   return sum(load(p) + load(p + W));
 }
 
-constexpr uint64_t kMantissa = 0x000fffffffffffffULL, kOne = 0x3ff0000000000000ULL;
+// W vectors become their transpose: halves of pairs H apart change places, then halves of halves.
+template <int H, std::size_t... k>
+INLINE void exchange(V& a, V& b, std::index_sequence<k...>) {
+  const V upper = __builtin_shufflevector(a, b, (k & H ? W + k - H : k)...);
+  b = __builtin_shufflevector(a, b, (k & H ? W + k : k + H)...);
+  a = upper;
+}
+template <int H = W / 2>
+INLINE void transpose(V (&x)[W]) {
+  for (int i = 0; i < W; i++)
+    if (!(i & H)) exchange<H>(x[i], x[i + H], std::make_index_sequence<W>{});
+  if constexpr (H > 1) transpose<H / 2>(x);
+}
+
+constexpr uint64_t kSignBit = 1ULL << 63, kMantissa = 0x000fffffffffffffULL, kOne = 0x3ff0000000000000ULL;
 constexpr double kLn2 = 0.69314718055994530942;
 // Adding 1.5 * 2^52 to a small integer puts it into the low bits of a double, and back.
 constexpr double kShifter = 6755399441055744.0;

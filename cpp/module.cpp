@@ -75,19 +75,18 @@ struct Target {
 const std::vector<Target>& targets() {  // those this CPU can run, best last
   static const std::vector<Target> list = [] {
     std::vector<Target> found;
-    auto add = [&](const char* name, void (*jbld)(Kernels&), void (*sinkhorn)(Kernels&)) {
+    auto add = [&](const char* name, std::initializer_list<void (*)(Kernels&)> fills) {
       Kernels k{};
-      jbld(k);
-      sinkhorn(k);
+      for (auto fill : fills) fill(k);
       found.push_back({name, k});
     };
-    add("baseline", baseline::fill_jbld, baseline::fill_sinkhorn);
+    add("baseline", {baseline::fill_jbld, baseline::fill_sinkhorn, baseline::fill_spectral});
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      add("avx2", avx2::fill_jbld, avx2::fill_sinkhorn);
+      add("avx2", {avx2::fill_jbld, avx2::fill_sinkhorn, avx2::fill_spectral});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      add("avx512", avx512::fill_jbld, avx512::fill_sinkhorn);
+      add("avx512", {avx512::fill_jbld, avx512::fill_sinkhorn, avx512::fill_spectral});
 #endif
     return found;
   }();
@@ -343,6 +342,61 @@ Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<doub
   return out;
 }
 
+// ---- eigenvalues and functions of symmetric matrices ----------------------------------------------------------
+
+constexpr size_t kWidestSpectral = 256;  // beyond, LAPACK is faster, and lanes take too much memory
+
+int check_symmetric(const In<double, 3>& X) {
+  if (X.shape(1) != X.shape(2)) throw std::invalid_argument("matrices must be square");
+  if (X.shape(1) < 1 || X.shape(1) > kWidestSpectral) throw std::invalid_argument("matrices must be 1 to 256 wide");
+  return int(X.shape(1));
+}
+template <class Array>
+double* square_result(const In<double, 3>& X, const Array& out) {
+  for (int axis = 0; axis < 3; axis++)
+    if (out.shape(axis) != X.shape(axis)) throw std::invalid_argument("the result must have the shape of X");
+  return data_of(out);
+}
+
+void eigen(In<double, 3> X, InOut<double, 2> values, std::optional<InOut<double, 3>> vectors) {
+  const int d = check_symmetric(X);
+  const int64_t n = int64_t(X.shape(0));
+  if (values.shape(0) != X.shape(0) || values.shape(1) != X.shape(1))
+    throw std::invalid_argument("values must be (n, d)");
+  double *v = data_of(values), *u = vectors ? square_result(X, *vectors) : nullptr;
+  const double* x = data_of(X);
+  nb::gil_scoped_release released;
+  const Kernels& kernels = chosen->kernels;
+  Buffer work = allocate(kernels.spectral_work(d));
+  kernels.eigen(x, n, d, work.get(), v, u);
+}
+
+void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out, std::optional<In<double, 2>> congruence) {
+  const int d = check_symmetric(X);
+  if (congruence && (congruence->shape(0) != X.shape(1) || congruence->shape(1) != X.shape(1)))
+    throw std::invalid_argument("the congruence must be (d, d)");
+  double* result = square_result(X, out);
+  const double *x = data_of(X), *m = congruence ? data_of(*congruence) : nullptr;
+  nb::gil_scoped_release released;
+  const Kernels& kernels = chosen->kernels;
+  Buffer work = allocate(kernels.spectral_work(d));
+  kernels.spectral_map(x, m, int64_t(X.shape(0)), d, map, work.get(), result);
+}
+
+Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
+  const int d = check_symmetric(factors);
+  if (check_symmetric(whiteners) != d) throw std::invalid_argument("factors and whiteners differ in size");
+  const size_t n = factors.shape(0), m = whiteners.shape(0);
+  auto out = make_array<double>({n, m});
+  double* result = out.data();
+  const double *x = data_of(factors), *z = data_of(whiteners);
+  nb::gil_scoped_release released;
+  const Kernels& kernels = chosen->kernels;
+  Buffer work = allocate(kernels.spectral_work(d));
+  kernels.airm(x, int64_t(n), z, int64_t(m), d, work.get(), result);
+  return out;
+}
+
 }  // namespace
 }  // namespace knnpress
 
@@ -379,4 +433,14 @@ NB_MODULE(_core, module) {
   module.def("sinkhorn_self", &sinkhorn_self, "cost"_a, "X"_a, "tol"_a, "max_iter"_a);
   module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a,
              "single"_a = false);
+
+  nb::enum_<SpectralMap>(module, "SpectralMap")
+      .value("log", SpectralMap::log)
+      .value("exp", SpectralMap::exp)
+      .value("sqrt", SpectralMap::sqrt)
+      .value("inverse_sqrt", SpectralMap::inverse_sqrt);
+  module.def("eigen", &eigen, "X"_a, "values"_a, "vectors"_a.none());
+  module.def("spectral_map", &spectral_map, "X"_a, "map"_a, "out"_a,
+             "congruence"_a.none() = nb::none());
+  module.def("airm_pairwise", &airm_pairwise, "factors"_a, "whiteners"_a);
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from knnpress.geometries import AIRM, EMD, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
+from knnpress.geometries import AIRM, EMD, JBLD, Hellinger, LogEuclidean, Sinkhorn, SquaredEuclidean, Tangent
 
 _GRID = np.stack(np.mgrid[0:3, 0:3], axis=-1).reshape(-1, 2).astype(float)
 GROUND_COST = np.linalg.norm(_GRID[:, None] - _GRID, axis=-1)
@@ -15,15 +15,17 @@ GEOMETRIES = {
     "jbld": JBLD(),
     "airm": AIRM(),
     "logeuclid": LogEuclidean(),
+    "tangent": Tangent(),
     "sqeuclidean": SquaredEuclidean(),
     "sinkhorn-divergence": Sinkhorn(GROUND_COST),
     "sinkhorn-dual": Sinkhorn(GROUND_COST, value="dual"),
     "sinkhorn-transport": Sinkhorn(GROUND_COST, value="transport"),
     "emd": EMD(GROUND_COST),
+    "hellinger": Hellinger(),
 }
-SPD = ["jbld", "airm", "logeuclid"]
+SPD = ["jbld", "airm", "logeuclid", "tangent"]
 SINKHORN = ["sinkhorn-divergence", "sinkhorn-dual", "sinkhorn-transport"]
-HISTOGRAMS = [*SINKHORN, "emd"]
+HISTOGRAMS = [*SINKHORN, "emd", "hellinger"]
 
 
 def spd(rng: np.random.Generator, n: int, d: int = 4) -> np.ndarray:

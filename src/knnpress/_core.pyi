@@ -1,3 +1,5 @@
+import enum
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,3 +56,18 @@ def sinkhorn_pullback(
     tolerance: float,
     single: bool = False,
 ) -> NDArray[np.float64]: ...
+
+class SpectralMap(enum.Enum):
+    log = 0
+    exp = 1
+    sqrt = 2
+    inverse_sqrt = 3
+
+def eigen(X: NDArray[np.float64], values: NDArray[np.float64], vectors: NDArray[np.float64] | None) -> None: ...
+def spectral_map(
+    X: NDArray[np.float64],
+    map: SpectralMap,
+    out: NDArray[np.float64],
+    congruence: NDArray[np.float64] | None = None,
+) -> None: ...
+def airm_pairwise(factors: NDArray[np.float64], whiteners: NDArray[np.float64]) -> NDArray[np.float64]: ...

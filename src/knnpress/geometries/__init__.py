@@ -1,31 +1,37 @@
 """Distances that respect the geometry of their points.
 
-========================  ==========================  =================================================
+========================  ==========================  ============================================================
 `JBLD`                    SPD matrices (n, d, d)      Jensen-Bregman log-det divergence
 `AIRM`                    SPD matrices (n, d, d)      affine-invariant Riemannian distance
 `LogEuclidean`            SPD matrices (n, d, d)      squared Frobenius distance of logarithms
+`Tangent`                 SPD matrices (n, d, d)      squared distance of logarithms in the tangent space at a mean
 `SquaredEuclidean`        vectors (n, d)              squared Euclidean distance
 `Sinkhorn`                histograms (n, d)           entropic optimal transport on a ground cost
 `EMD`                     histograms (n, d)           exact optimal transport on a ground cost (extra: ot)
-========================  ==========================  =================================================
+`Hellinger`               histograms (n, d)           squared Euclidean distance of square roots of bins
+========================  ==========================  ============================================================
 """
 
 from __future__ import annotations
 
 from knnpress.geometries.base import Geometry, SmoothGeometry
 from knnpress.geometries.euclidean import SquaredEuclidean
+from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram import EMD, Sinkhorn
 from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean
+from knnpress.geometries.tangent import Tangent
 
 __all__ = [
     "AIRM",
     "EMD",
     "JBLD",
     "Geometry",
+    "Hellinger",
     "LogEuclidean",
     "Sinkhorn",
     "SmoothGeometry",
     "SquaredEuclidean",
+    "Tangent",
     "as_geometry",
 ]
 
@@ -33,7 +39,9 @@ _BY_NAME: dict[str, type[Geometry]] = {
     "jbld": JBLD,
     "airm": AIRM,
     "logeuclid": LogEuclidean,
+    "tangent": Tangent,
     "sqeuclidean": SquaredEuclidean,
+    "hellinger": Hellinger,
     "sinkhorn": Sinkhorn,
     "emd": EMD,
 }
@@ -42,7 +50,8 @@ _BY_NAME: dict[str, type[Geometry]] = {
 def as_geometry(geometry: Geometry | str) -> Geometry:
     """Return a geometry given by object or by name.
 
-    Names: "jbld", "airm", "logeuclid", "sqeuclidean"; "sinkhorn" and "emd" need their ground cost, so give the object.
+    Names: "jbld", "airm", "logeuclid", "tangent", "sqeuclidean", "hellinger"; "sinkhorn" and "emd" need their ground
+    cost, so give the object.
     """
     if isinstance(geometry, str):
         if geometry not in _BY_NAME:

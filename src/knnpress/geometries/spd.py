@@ -27,6 +27,16 @@ from knnpress.geometries.base import (
 from knnpress.geometries.charts import CholeskyChart, ExponentialChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
+from knnpress.geometries.spectral import (
+    affine_distances,
+    eigh,
+    eigvalsh,
+    matrix_exp,
+    matrix_inverse_sqrt,
+    matrix_log,
+    matrix_sqrt,
+    whitened_log,
+)
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -84,17 +94,6 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
 
 def _symmetric(A: Array) -> Array:
     return 0.5 * (A + A.swapaxes(-1, -2))
-
-
-def _eigen_map(X: Array, function: Callable[[Array], Array]) -> Array:
-    """Apply a function to the eigenvalues of each symmetric matrix."""
-    values, vectors = np.linalg.eigh(X)
-    mapped: Array = (vectors * function(values)[..., None, :]) @ vectors.swapaxes(-1, -2)
-    return _symmetric(mapped)
-
-
-def _log(values: Array) -> Array:
-    return np.log(np.maximum(values, _TINY))
 
 
 class JBLD(BaseEstimator):
@@ -337,13 +336,13 @@ class AIRM(BaseEstimator):
 
         def move(w: Array, C: Array) -> Array:
             used = w > 0
-            root, inverse_root = _eigen_map(C, np.sqrt), _eigen_map(C, lambda v: 1.0 / np.sqrt(v))
-            logs = _eigen_map(_symmetric(inverse_root @ X[used] @ inverse_root), _log)
+            root, inverse_root = matrix_sqrt(C[None])[0], matrix_inverse_sqrt(C[None])[0]
+            logs = whitened_log(X[used], inverse_root, n_jobs)
             # The Hessian grows with the spread of the points: shorten the step so that it cannot overshoot
-            spread = float(np.abs(np.linalg.eigvalsh(logs)).max(initial=0.0))
+            spread = float(np.abs(eigvalsh(logs, n_jobs)).max(initial=0.0))
             step = 2.0 / (1.0 + (spread / np.tanh(spread) if spread > 1e-8 else 1.0))
             tangent = step * np.einsum("i,iab->ab", w[used], logs)
-            return _symmetric(root @ _eigen_map(tangent, np.exp) @ root)
+            return _symmetric(root @ matrix_exp(tangent[None])[0] @ root)
 
         moved = map_blocks(lambda j: move(W[:, j.start], Z[j.start]), [slice(j, j + 1) for j in range(len(Z))], n_jobs)
         return np.stack(moved)
@@ -351,16 +350,7 @@ class AIRM(BaseEstimator):
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""
         whiteners = np.linalg.inv(np.linalg.cholesky(Z))
-
-        def distances(X: Array) -> Array:
-            # Squared singular values of L_Z^-1 L_X are the eigenvalues of Z^-1 X, without squaring the condition
-            factors = np.linalg.cholesky(X)
-            D = np.empty((len(X), len(whiteners)))
-            for j, A in enumerate(whiteners):
-                D[:, j] = 2.0 * np.linalg.norm(_log(np.linalg.svd(A @ factors, compute_uv=False)), axis=1)
-            return D
-
-        return distances
+        return lambda X: affine_distances(np.linalg.cholesky(X), whiteners)
 
 
 class LogEuclidean(BaseEstimator):
@@ -387,13 +377,13 @@ class LogEuclidean(BaseEstimator):
     def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
         """The exponential of the mean logarithm, (d, d)."""
         X = self.check(X)
-        mean = np.einsum("i,iab->ab", check_weights(weights, len(X)), _eigen_map(X, _log))
-        return _eigen_map(mean, np.exp)
+        mean = np.einsum("i,iab->ab", check_weights(weights, len(X)), matrix_log(X))
+        return matrix_exp(mean[None])[0]
 
     def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
         """The weighted centroids, whatever Z is."""
-        means = (W.T @ _flat_log(X)).reshape(Z.shape)
-        return _eigen_map(_symmetric(means), np.exp)
+        means = (W.T @ _flat_log(X, n_jobs)).reshape(Z.shape)
+        return matrix_exp(_symmetric(means), n_jobs)
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its squared distances to every Z."""
@@ -423,7 +413,7 @@ class LogEuclidean(BaseEstimator):
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X; a closed form knows no slack, and leaves nothing out."""
-        values, vectors = np.linalg.eigh(Z)
+        values, vectors = eigh(Z)
         kernel = _divided_log(values)
         flat_z = _flat_log(Z)
         distances = SquaredEuclidean().distances_to(flat_z)
@@ -457,8 +447,8 @@ def _iterate_centroid(geometry: JBLD | AIRM, X: Array, weights: Array, max_iter:
     return C
 
 
-def _flat_log(X: Array) -> Array:
-    return _eigen_map(X, _log).reshape(len(X), -1)
+def _flat_log(X: Array, n_jobs: int | None = None) -> Array:
+    return matrix_log(X, n_jobs).reshape(len(X), -1)
 
 
 def _divided_log(values: Array) -> Array:
