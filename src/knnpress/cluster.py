@@ -10,13 +10,14 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks
-from knnpress.rows import Make, Memory, Rows, StoredPoints, add, check_block, local, stored_blocks
+from knnpress.rows import Make, Memory, Rows, StoredPoints, add, after, check_block, local, stored_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["ClusterPoints", "ClusterRows", "as_points", "connect", "lazily"]
@@ -171,6 +172,11 @@ class ClusterRows:
         submit = self.points.client.submit
         picks = [submit(_pick, chunk.future, local(rows, chunk.rows), pure=False) for chunk in self._chunks]
         return np.concatenate(self._gather(picks))
+
+    def transformed(self, function: Callable[[Array], Array]) -> ClusterRows:
+        """The same rows with a function of their checked points instead."""
+        check = partial(after, function, self.points.check)
+        return ClusterRows(replace(self.points, check=check), self.y, self.weight)
 
     def memory(self) -> Memory:
         """A name for what the blocks remember, each on its worker."""

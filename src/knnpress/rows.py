@@ -10,7 +10,8 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,19 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks, row_blocks
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["LocalRows", "Make", "Memory", "Rows", "StoredPoints", "Work", "add", "is_dask", "is_stored", "local_rows"]
+__all__ = [
+    "LocalRows",
+    "Make",
+    "Memory",
+    "Rows",
+    "StoredPoints",
+    "Work",
+    "add",
+    "after",
+    "is_dask",
+    "is_stored",
+    "local_rows",
+]
 
 #: From a block's points, labels, weights and memory to a result and the memory of it.
 Work = Callable[[Array, Labels, Array | None, Any], tuple[Any, Any]]
@@ -93,6 +106,10 @@ class Rows(Protocol):
 
     def sum(self, make: Make, blocks: Sequence[slice], memory: Memory) -> Any:
         """The sum of what the blocks give, tuples, added in order."""
+        ...
+
+    def transformed(self, function: Callable[[Array], Array]) -> Rows:
+        """The same rows with a function of their checked points instead; blocks are to be cut anew."""
         ...
 
     def close(self) -> None:
@@ -205,8 +222,18 @@ class LocalRows:
                 total = part if total is None else add(total, part)
         return total
 
+    def transformed(self, function: Callable[[Array], Array]) -> LocalRows:
+        """The same rows with a function of their checked points instead."""
+        X = function(self.X) if self.in_memory else replace(self.X, check=partial(after, function, self.X.check))
+        return LocalRows(X, self.y, self.weight, self.n_jobs, self.budget)
+
     def close(self) -> None:
         """Nothing is kept elsewhere."""
+
+
+def after(function: Callable[[Array], Array], check: Callable[[Array], Array], X: Array) -> Array:
+    """A function of checked points; with `partial`, something that can travel."""
+    return function(check(X))
 
 
 def local_rows(X: Any, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:

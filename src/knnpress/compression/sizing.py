@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from knnpress.compression.stochastic import StochasticCompression
 from knnpress.geometries.base import Geometry, distance_matrix
-from knnpress.learning.selection import DEFAULT, Seen, class_scores, is_better, make_folds
+from knnpress.learning.selection import DEFAULT, HeldOut, Seen, class_scores, is_better, make_folds
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["RATIOS", "try_sizes"]
@@ -65,17 +65,21 @@ def try_sizes(
                 callback=callback,
             )
             D = distance_matrix(geometry, X[out], found.points, n_jobs)
-            seen.add(*class_scores(D, found.labels, found.gamma or 1.0, n_classes), y[out], weight[out])
+            points = HeldOut(y[out], weight[out], out if groups is None else groups[out])
+            seen.add(*class_scores(D, found.labels, found.gamma or 1.0, n_classes), points)
         tried.append(seen)
-        if len(tried) > 1:
-            losses, others = (one.losses("nearest", noise)[0] for one in (tried[-1], tried[-2]))
-            if not is_better(losses, others, np.concatenate(seen.weight), 1.0):
-                break
-    best = len(tried) - 1 if len(tried) in (1, len(sizes)) else len(tried) - 2
-    if len(tried) > 1 and best == len(tried) - 1:
-        losses, others = (one.losses("nearest", noise)[0] for one in (tried[-1], tried[-2]))
-        best -= not is_better(losses, others, np.concatenate(tried[-1].weight), 1.0)
+        if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
+            break
+    best = len(tried) - 1
+    if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
+        best -= 1
     return [
         {"n_prototypes": m, **one.summary(noise), "chosen": k == best}
         for k, (m, one) in enumerate(zip(sizes, tried, strict=False))
     ]
+
+
+def _is_worth_it(smaller: Seen, larger: Seen, label_noise: float) -> bool:
+    """Whether the larger of two sizes serves held-out points better."""
+    losses, others = (one.losses("nearest", label_noise)[0] for one in (larger, smaller))
+    return is_better(losses, others, larger.points())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -14,15 +16,20 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
-from knnpress.geometries import Geometry, SmoothGeometry
+from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.checkpoint import checkpoint_at
 from knnpress.learning.descent import Descent, Optimizer, Start
 from knnpress.learning.fingerprint import describe_all
-from knnpress.learning.fit import Learned, Wishes, learn
+from knnpress.learning.fit import Learned, learn
+from knnpress.learning.job import View, Wishes
+from knnpress.parallel import MEMORY_BYTES
 from knnpress.rows import LocalRows, Rows, digest, local_rows
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["StochasticCompression"]
+
+_SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
+_MOST_WORK = 2e10  # points times prototypes times the cube of the size, above which only the quick geometry is tried
 
 
 class StochasticCompression(BaseEstimator):
@@ -109,6 +116,7 @@ class StochasticCompression(BaseEstimator):
         n_prototypes: int | None = None,
         sample_weight: Array | None = None,
         groups: Array | None = None,
+        either: bool = False,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
         callback: Callback | None = None,
@@ -116,86 +124,116 @@ class StochasticCompression(BaseEstimator):
         """Return `n_prototypes` learned prototypes (one per class, if None), classes in sorted order.
 
         Neither the order of the points nor the names of the classes matter where points are in memory. `groups`, (n,),
-        are never divided between what is learned from and what is held out. `callback` is called after each iteration
-        of every descent, the last one being that on all points, with the facts "loss" and "error" (of the training
-        set); a true answer ends that descent. Its fact "note" tells what held-out points said of a setting.
+        are never divided between what is learned from and what is held out. With `either`, prototypes are learned in
+        the `quick_geometry` of the given one where that serves held-out points better by more than noise, or where the
+        given one would take too long. The trace has the "geometry" they were learned under, and their "vectors",
+        (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last one being
+        that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that descent.
+        Its fact "note" tells what held-out points said of a setting.
         """
-        smooth = self._check(geometry)
+        self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
         seed = int(rng.integers(2**31))
+        if self.checkpoint is not None and random_state is None:
+            seed = 0  # what resumes must begin as it did
         classes, codes = np.unique(y, return_inverse=True)
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, len(y))
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
-            if self.checkpoint is not None and random_state is None:
-                seed = 0  # what resumes must begin as it did
-            order, names = _canonical_order(rows, smooth, seed)
-            if self.init is not None:
-                names = np.arange(len(classes))  # what is given may know the classes by their indices
-            if order is not None:
-                assert isinstance(rows, LocalRows)
-                rows = rows.some(order)
-                rows = LocalRows(rows.X, np.argsort(names)[rows.y], rows.weight, rows.n_jobs, rows.budget)
-                groups = None if groups is None else groups[order]
-            learned = self._learn(rows, smooth, m, seed, groups, n_jobs, callback)
-        if learned.reason == "max_iter" and self._falls_still(learned.loss_curve):
+            rows, groups, names = _canonical(rows, groups, geometry, seed, self.init is None)
+            learned, geometry, vectors = self._learn(rows, geometry, either, m, seed, groups, n_jobs, callback)
+        if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
             warnings.warn(
                 f"the loss was still falling after max_iter={self.max_iter} iterations; raise max_iter",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         labels = names[learned.labels]
-        by_class = np.argsort(labels, kind="stable")
+        order = np.argsort(labels, kind="stable")
         trace = {
+            "geometry": geometry,
+            "vectors": None if vectors is None else vectors[order],
             "loss_curve": learned.loss_curve,
             "n_iter": max(0, len(learned.loss_curve) - 1),
             "reason": learned.reason,
-            "weights": learned.weights[by_class],
+            "weights": learned.weights[order],
             "setting": learned.setting,
-            "prior": learned.setting.prior,
             "vote": learned.vote,
             "temperature": learned.temperature,
             "selection": learned.selection,
         }
-        return Prototypes(learned.points[by_class], classes[labels[by_class]], gamma=learned.gamma, trace=trace)
+        points = learned.points if vectors is None else geometry.unembed(vectors)  # type: ignore[attr-defined]
+        return Prototypes(points[order], classes[labels[order]], gamma=learned.gamma, trace=trace)
 
     def _learn(
         self,
         rows: Rows,
-        geometry: SmoothGeometry,
+        geometry: Geometry,
+        either: bool,
         m: int,
         seed: int,
         groups: Array | None,
         n_jobs: int | None,
         callback: Callback | None,
-    ) -> Learned:
+    ) -> tuple[Learned, Geometry, Array | None]:
+        """What was learned, under which geometry, and its vectors where that embeds points."""
         blocks = rows.cut(m, self.batch_size)
+        sample, groups = _sample(rows, blocks, groups, seed)
+        wishes, quick = self.wishes(), None
+        embeddings: dict[str, Embedding] = {}
+
+        def embedded(geometry: EmbeddedGeometry) -> View:
+            embedding = Embedding.of(geometry.fitted_to(sample.X, sample.weight), sample, n_jobs)
+            embeddings[geometry_name(geometry)] = embedding
+            inside = sample.transformed(embedding)
+            all_inside: Rows = inside if rows is sample else rows.transformed(embedding)
+            maker = self._maker(SquaredEuclidean(), geometry.start_quotas, seed, n_jobs)
+            cut = all_inside.cut(m, self.batch_size)
+            return View(geometry_name(geometry), SquaredEuclidean(), inside, all_inside, cut, maker)
+
+        if isinstance(geometry, SmoothGeometry):
+            maker = self._maker(geometry, geometry.start_quotas, seed, n_jobs)
+            view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
+            if geometry.quick_geometry is not None and (wishes.leaves_open or either) and self.chart == "normal":
+                quick = embedded(geometry.quick_geometry)
+                if either and len(sample.y) * m * rows.shape[1] ** 3 > _MOST_WORK:
+                    view, quick = quick, None
+        else:
+            assert isinstance(geometry, EmbeddedGeometry)
+            view = embedded(geometry)
 
         def about() -> dict[str, str]:
             X = rows.X if isinstance(rows, LocalRows) and rows.in_memory else digest(rows, blocks)
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
-            return {**describe_all({**data, "geometry": geometry, **params}), **drawn}
-
-        def make_start(sample: LocalRows, n_prototypes: int) -> Start:
-            found = self.start(
-                sample.X, sample.y, geometry, n_prototypes, np.random.default_rng(seed), n_jobs, sample.weight
-            )
-            return Start(found.points, found.labels)
+            return {**describe_all({**data, "geometry": geometry, "either": either, **params}), **drawn}
 
         with checkpoint_at(self.checkpoint, about) as checkpoint:
-            return learn(
-                rows,
-                blocks,
-                geometry,
+            learned = learn(
+                view,
+                quick,
+                either,
                 m,
-                make_start,
                 self.descent(seed),
-                self.wishes(),
+                wishes,
                 groups=groups,
                 checkpoint=checkpoint,
                 callback=callback,
             )
+        embedding = embeddings.get(learned.view.name)
+        if embedding is None:
+            return learned, geometry, None
+        return learned, embedding.geometry, embedding.to_vectors(learned.points)
+
+    def _maker(
+        self, geometry: SmoothGeometry, quotas: Literal["size", "need"], seed: int, n_jobs: int | None
+    ) -> Callable[[LocalRows, int], Start]:
+        def make_start(sample: LocalRows, n_prototypes: int) -> Start:
+            rng = np.random.default_rng(seed)
+            found = self.start(sample.X, sample.y, geometry, n_prototypes, rng, n_jobs, sample.weight, quotas)
+            return Start(found.points, found.labels)
+
+        return make_start
 
     def start(
         self,
@@ -206,9 +244,11 @@ class StochasticCompression(BaseEstimator):
         rng: np.random.Generator,
         n_jobs: int | None = None,
         sample_weight: Array | None = None,
+        quotas: Literal["size", "need"] | None = None,
     ) -> Prototypes:
         """Where the descent starts."""
-        init = ClassCentroids(geometry.start_geometry, quotas="need") if self.init is None else self.init
+        usual = ClassCentroids(geometry.start_geometry, quotas=quotas or geometry.start_quotas)
+        init = usual if self.init is None else self.init
         return init.compress(
             X,
             y,
@@ -244,10 +284,10 @@ class StochasticCompression(BaseEstimator):
             vote=None if self.vote == "auto" else self.vote,
         )
 
-    def _check(self, geometry: Geometry) -> SmoothGeometry:
-        if not isinstance(geometry, SmoothGeometry):
-            raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, LogEuclidean, Sinkhorn, …")
-        if self.optimizer in ("lbfgs", "cg") and not geometry.exact_gradient:
+    def _check(self, geometry: Geometry) -> None:
+        if not isinstance(geometry, (SmoothGeometry, EmbeddedGeometry)):
+            raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
+        if self.optimizer in ("lbfgs", "cg") and not getattr(geometry, "exact_gradient", True):
             raise ValueError(
                 f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
                 "optimizer='descent', or learn on value='divergence' or 'dual'"
@@ -267,12 +307,48 @@ class StochasticCompression(BaseEstimator):
             _check_number("prior", self.prior, 0.0, 1e12, "0 or a positive number, infinity, or 'auto'")
         if self.gamma not in ("scale", "auto"):
             _check_number("gamma", self.gamma, 1e-12, 1e12, "a positive number, 'scale' or 'auto'")
-        return geometry
 
-    def _falls_still(self, curve: list[float]) -> bool:
-        """Whether the last tenth of a descent took off more than a hundredth of what all of it did."""
-        tenth = max(1, len(curve) // 10)
-        return len(curve) > 1 and curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])
+
+@dataclass(frozen=True)
+class Embedding:
+    """Points as vectors, in the span of a sample where that has fewer dimensions: what is learned lies within it.
+
+    Attributes
+    ----------
+    geometry : EmbeddedGeometry
+        Fitted.
+    basis : ndarray of shape (p, r) or None
+        Orthonormal.
+    n_jobs : int or None
+    """
+
+    geometry: EmbeddedGeometry
+    basis: Array | None
+    n_jobs: int | None
+
+    @classmethod
+    def of(cls, geometry: EmbeddedGeometry, sample: LocalRows, n_jobs: int | None) -> Embedding:
+        """That of a fitted geometry; the span is exact where the sample is all there is."""
+        one = geometry.embed(sample.X[:1], 1)
+        basis = None
+        if one.shape[1] > len(sample.y):
+            basis = np.linalg.qr(geometry.embed(sample.X, n_jobs).T)[0]
+        return cls(geometry, basis, n_jobs)
+
+    def __call__(self, X: Array) -> Array:
+        """Vectors of checked points, (n, r)."""
+        V = self.geometry.embed(X, self.n_jobs)
+        return V if self.basis is None else V @ self.basis
+
+    def to_vectors(self, inside: Array) -> Array:
+        """Vectors of the geometry, (m, p), from those in the span."""
+        return inside if self.basis is None else inside @ self.basis.T
+
+
+def _falls_still(curve: list[float]) -> bool:
+    """Whether the last tenth of a descent took off more than a hundredth of what all of it did."""
+    tenth = max(1, len(curve) // 10)
+    return len(curve) > 1 and curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])
 
 
 def _check_number(name: str, value: Any, low: float, high: float, wanted: str) -> None:
@@ -288,17 +364,41 @@ def _at_most(n_prototypes: int, n_points: int) -> int:
     return min(n_prototypes, n_points)
 
 
-def _canonical_order(rows: Rows, geometry: SmoothGeometry, seed: int) -> tuple[Indices | None, Indices]:
-    """An order of the points in memory that does not depend on the one they came in, and one of the classes.
+def _canonical(
+    rows: Rows, groups: Array | None, geometry: Geometry, seed: int, rename: bool
+) -> tuple[Rows, Array | None, Indices]:
+    """Points in memory in an order that does not depend on the one they came in, nor on the names of classes.
 
     Points are sorted by how far they are from the mean of all, which no congruence of matrices and no permutation of
-    bins changes, and then shuffled. Classes are in the order of their first points; the second result names them.
+    bins changes, and then shuffled. Classes are numbered in the order of their first points, if `rename`; the last
+    result tells which is which.
     """
-    n_classes = int(rows.y.max()) + 1
+    names = np.arange(int(rows.y.max()) + 1)
     if not (isinstance(rows, LocalRows) and rows.in_memory):
-        return None, np.arange(n_classes)
-    to_mean = geometry.start_geometry.distances_to(rows.X.mean(axis=0, keepdims=True))
+        return rows, groups, names
+    metric = geometry.start_geometry if isinstance(geometry, SmoothGeometry) else geometry
+    to_mean = metric.distances_to(rows.X.mean(axis=0, keepdims=True))
     key = np.concatenate(rows.map(lambda: lambda X, *_: (to_mean(X)[:, 0], None), rows.cut(1)))
     order = np.argsort(key, kind="stable")[np.random.default_rng(seed).permutation(len(key))]
-    _, first = np.unique(rows.y[order], return_index=True)
-    return order, np.argsort(first)
+    if rename:
+        names = np.argsort(np.unique(rows.y[order], return_index=True)[1])
+    sorted_rows = rows.some(order)
+    sorted_rows = replace(sorted_rows, y=np.argsort(names)[sorted_rows.y])
+    return sorted_rows, None if groups is None else groups[order], names
+
+
+def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
+    """At most `_SAMPLE` of the rows (and groups), with a share of each class, in memory."""
+    n = len(rows.y)
+    if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
+        return rows, groups
+    kept = np.arange(n)
+    if n > _SAMPLE:
+        share, rng = _SAMPLE / n, np.random.default_rng(seed)
+        members = [np.flatnonzero(rows.y == c) for c in np.unique(rows.y)]
+        drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
+        kept = np.sort(np.concatenate(drawn))
+    weight = None if rows.weight is None else rows.weight[kept]
+    X = rows.X[kept] if isinstance(rows, LocalRows) and rows.in_memory else rows.take(kept, blocks)
+    n_jobs = getattr(rows, "n_jobs", None)
+    return LocalRows(X, rows.y[kept], weight, n_jobs, MEMORY_BYTES), None if groups is None else groups[kept]

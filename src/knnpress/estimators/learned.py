@@ -15,7 +15,7 @@ from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.tuning import tune
 from knnpress.estimators.checks import as_generator, check_training_set, remember_features
 from knnpress.estimators.model import PrototypeModel, both
-from knnpress.geometries import Geometry, SmoothGeometry
+from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.descent import Problem, Start, represented
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT, class_scores
@@ -79,6 +79,10 @@ prototype_weights_ : ndarray of shape (m,)
 classes_ : ndarray of shape (n_classes,)
 compression_ratio_ : float
     m / n.
+metric_ : str
+    The geometry that they were learned under; ``geometry_`` is the geometry itself.
+prototype_vectors_ : ndarray of shape (m, p) or None
+    Where that embeds points: the vectors that were learned, of which ``prototypes_`` is what they stand for.
 gamma_, prior_, smoothing_ : float
 vote_ : {"nearest", "soft"}
     The setting that was learned with, and how points are classified.
@@ -198,7 +202,7 @@ class LearnedModel(PrototypeModel):
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
-        compressor = self._compressor()
+        compressor, geometry = self._compressor(), None
         if self.gamma == "tune" and self.checkpoint is not None:
             raise ValueError(
                 'gamma="tune" is many fits, and a checkpoint serves one; search by knnpress.compression.tune, with its '
@@ -211,13 +215,18 @@ class LearnedModel(PrototypeModel):
             compressor.set_params(**self._tuned(X, y))
         if self.warm_start and hasattr(self, "gamma_") and np.array_equal(np.unique(np.asarray(y)), self.classes_):
             # nothing can be held out from a start that has seen it: the setting stays what it was
-            last = Prototypes(self.prototypes_, self._codes())
+            vectors = self.prototype_vectors_
+            last = Prototypes(self.prototypes_ if vectors is None else vectors, self._codes())
             known = {"gamma": self.gamma_, "prior": self.prior_, "smoothing": self.smoothing_, "vote": self.vote_}
             params = compressor.get_params(deep=False)
             kept = {name: value for name, value in known.items() if params[name] == "auto"}
             compressor.set_params(init=_Last(last, compressor.init), **kept)
-        prototypes = self._compress(compressor, self.n_prototypes, X, y, sample_weight, groups, self.class_weight)
+            geometry = self.geometry_
+        prototypes = self._compress(
+            compressor, self.n_prototypes, X, y, sample_weight, groups, self.class_weight, geometry
+        )
         trace = prototypes.trace
+        self.metric_: str = geometry_name(self.geometry_)
         self.gamma_: float = prototypes.gamma or 1.0
         self.prior_: float = trace["setting"].prior
         self.smoothing_: float = trace["setting"].smoothing
@@ -269,7 +278,7 @@ class LearnedModel(PrototypeModel):
         classes : array or None
             At the first call, all classes that will ever come; None: those in y.
         """
-        geometry = self._geometry()
+        geometry = self._fitted_geometry()
         if not isinstance(self.n_prototypes, (int, np.integer)) or isinstance(self.n_prototypes, bool):
             raise ValueError(
                 f"n_prototypes is {self.n_prototypes!r}; partial_fit cannot know a share of all points to come: give a "
@@ -297,31 +306,37 @@ class LearnedModel(PrototypeModel):
 
     def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
-        assert isinstance(geometry, SmoothGeometry)
         compressor, rng = self._compressor(), as_generator(self.random_state)
-        first = not hasattr(self, "prototypes_")
-        old, codes = (X[:0], y[:0]) if first else (self.prototypes_, self._codes())
-        weights = np.zeros(0) if first else self.prototype_weights_
+        first, fitted, metric = not hasattr(self, "prototypes_"), geometry, geometry
+        old = X[:0] if first else self.prototypes_
+        if isinstance(geometry, EmbeddedGeometry):
+            fitted, metric = geometry.fitted_to(X), SquaredEuclidean()
+            X = fitted.embed(X, self.n_jobs)
+            old = X[:0] if first else np.asarray(self.prototype_vectors_)
+        assert isinstance(metric, SmoothGeometry)
+        codes, weights = (y[:0], np.zeros(0)) if first else (self._codes(), self.prototype_weights_)
         share = int(self.n_prototypes) // len(classes)
         added: list[Prototypes] = []
         for c in np.unique(y):
             missing = min(share - int((codes == c).sum()), int((y == c).sum()))
             if missing > 0:
-                rows = y == c
-                added.append(compressor.start(X[rows], y[rows], geometry, missing, rng, self.n_jobs))
+                own = y == c
+                added.append(compressor.start(X[own], y[own], metric, missing, rng, self.n_jobs))
         start = Start(
             np.concatenate([old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
         )
         weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
         rows = LocalRows(X, y, None, self.n_jobs)
-        blocks, moved, curve = rows.cut(len(start.points)), start.points, [0.0]
+        moved, curve = start.points, [0.0]
         if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
-            moved, curve = self._move(compressor, geometry, rows, start, weights, int(rng.integers(2**31)))
-        own = represented(rows, blocks, geometry, Start(moved, start.labels))
+            moved, curve = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
+        near = represented(rows, rows.cut(len(moved)), metric, Start(moved, start.labels))
         self.classes_ = classes
-        self.prototypes_ = moved
+        self.geometry_, self.metric_ = fitted, geometry_name(fitted)
+        self.prototype_vectors_ = moved if isinstance(fitted, EmbeddedGeometry) else None
+        self.prototypes_ = fitted.unembed(moved) if isinstance(fitted, EmbeddedGeometry) else moved
         self.prototype_labels_ = classes[start.labels]
-        self.prototype_weights_ = weights + np.bincount(own, minlength=len(moved))
+        self.prototype_weights_ = weights + np.bincount(near, minlength=len(moved))
         self.n_iter_, self.loss_curve_ = len(curve) - 1, curve
         self.compression_ratio_ = len(moved) / float(self.prototype_weights_.sum())
 

@@ -26,7 +26,7 @@ from knnpress.estimators.checks import (
     remember_features,
     resolve_n_prototypes,
 )
-from knnpress.geometries import Geometry
+from knnpress.geometries import EmbeddedGeometry, Geometry, SquaredEuclidean
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
@@ -42,6 +42,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     """Prediction from prototypes, whichever way they were made; subclasses say how."""
 
     _learns = False  # learning needs something to tell apart
+    _may_choose = False  # whether the geometry may be another that is alike
 
     # set by the subclasses' __init__
     n_neighbors: int
@@ -62,14 +63,18 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         class_weight: Any = None,
+        geometry: Geometry | None = None,
     ) -> Prototypes:
         """Check the training set, compress it, and only then set the fitted attributes."""
-        geometry = self._geometry()
+        either = self._may_choose and geometry is None
+        geometry = self._geometry() if geometry is None else geometry
         learns = isinstance(compressor, StochasticCompression)
         points, labels = check_training_set(self, geometry, X, y, learns and n_prototypes != "auto")
         weight = check_sample_weight(sample_weight, class_weight, labels)
         group = None if groups is None else check_groups(groups, len(points))
         points, labels, weight, group = present(points, labels, weight, group)
+        if isinstance(geometry, EmbeddedGeometry) and not learns:
+            geometry = geometry.fitted_to(points, weight)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
@@ -91,7 +96,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 "callback": both(bar, getattr(self, "callback", None)),
             }
             if learns:
-                context["groups"] = group
+                context |= {"groups": group, "either": either}
             if n_prototypes == "auto" and isinstance(compressor, StochasticCompression):
                 sizes = try_sizes(compressor, points, codes, **context)
                 n_prototypes = next(size["n_prototypes"] for size in sizes if size["chosen"])
@@ -100,7 +105,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
         remember_features(self, X, points)
         self.classes_ = classes
+        self.geometry_ = prototypes.trace.get("geometry", geometry)
         self.prototypes_ = prototypes.points
+        self.prototype_vectors_ = prototypes.trace.get("vectors")
         self.prototype_labels_ = classes[prototypes.labels]
         self.compression_ratio_ = len(prototypes.points) / len(points)
         if learns:
@@ -178,14 +185,14 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, Indices]:
         points, distances = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
-        search = getattr(self._geometry(), "nearest_to", None)
+        search = getattr(self._fitted_geometry(), "nearest_to", None)
         if search is not None and len(points) >= LEAST_QUERIES:
             distances = search(self.prototypes_, k)
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
 
     def _check_query(self, X: ArrayLike) -> tuple[Array, Callable[[Array], Array]]:
         check_is_fitted(self)
-        geometry = self._geometry()
+        geometry = self._fitted_geometry()
         points = geometry.check(X, n_jobs=self.n_jobs)
         validate_data(self, X, reset=False, skip_check_array=True)  # the names of features, where X has any
         if points.shape[1] != self.n_features_in_:
@@ -193,7 +200,16 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 f"X has {points.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input"
             )
-        return points, geometry.distances_to(self.prototypes_)
+        vectors = getattr(self, "prototype_vectors_", None)
+        if vectors is None:
+            return points, geometry.distances_to(self.prototypes_)
+        assert isinstance(geometry, EmbeddedGeometry)
+        between = SquaredEuclidean().distances_to(vectors)
+        return points, lambda X: between(geometry.embed(X, 1))
+
+    def _fitted_geometry(self) -> Geometry:
+        """The geometry that the prototypes belong to."""
+        return getattr(self, "geometry_", None) or self._geometry()
 
 
 def both(bar: Callback | None, user: Callback | None) -> Callback | None:

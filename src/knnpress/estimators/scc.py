@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators.learned import LearnedModel, documented, paper_settings
-from knnpress.geometries import JBLD, Geometry, LogEuclidean
+from knnpress.geometries import JBLD, Geometry, LogEuclidean, Tangent
 from knnpress.typing import Callback
 
 __all__ = ["SCC"]
 
-_METRICS: dict[str, Any] = {"jbld": JBLD, "logeuclid": LogEuclidean}
+_METRICS: dict[str, Any] = {"auto": JBLD, "jbld": JBLD, "tangent": Tangent, "logeuclid": LogEuclidean}
 
 
 @documented
@@ -22,8 +22,9 @@ class SCC(LearnedModel):
     Parameters
     ----------
     <parameters>
-    metric : {"jbld", "logeuclid"}
-        The geometry, by name.
+    metric : {"auto", "jbld", "tangent", "logeuclid"}
+        The geometry: the paper's divergence, the tangent space at the mean of the training set, or logarithms. "auto":
+        "jbld", unless "tangent" serves held-out points better by more than noise, or "jbld" would take too long.
 
     Attributes
     ----------
@@ -46,7 +47,7 @@ class SCC(LearnedModel):
         self,
         n_prototypes: int | float | Literal["auto"] = 0.02,
         *,
-        metric: Literal["jbld", "logeuclid"] = "jbld",
+        metric: Literal["auto", "jbld", "tangent", "logeuclid"] = "auto",
         gamma: float | Literal["scale", "auto", "tune"] = "auto",
         prior: float | Literal["auto"] = "auto",
         smoothing: float | Literal["auto"] = "auto",
@@ -89,7 +90,12 @@ class SCC(LearnedModel):
         conjugate gradients, gamma chosen on held-out points, nothing added to the loss. Other settings as given, those
         of the compressor included.
         """
+        settings = {"metric": "jbld", **settings}
         return cls(n_prototypes, **paper_settings(settings, init=Subsample(), optimizer="cg", max_iter=100))
+
+    @property
+    def _may_choose(self) -> bool:  # type: ignore[override]
+        return self.metric == "auto"
 
     def _geometry(self) -> Geometry:
         if self.metric not in _METRICS:

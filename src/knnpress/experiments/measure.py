@@ -7,42 +7,30 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from knnpress import _core
-from knnpress.compression import Prototypes, tune
-from knnpress.compression.stochastic import PLENTY
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.checks import resolve_n_prototypes
 from knnpress.experiments.methods import METHODS, Setting
-from knnpress.experiments.plan import Cell, Study
+from knnpress.experiments.plan import Cell
 from knnpress.experiments.tasks import Task
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.neighbors import nearest
-from knnpress.typing import Array, Labels
+from knnpress.typing import Array
 
-__all__ = ["TUNED", "best_seconds", "measure", "tune_method"]
+__all__ = ["best_seconds", "measure"]
 
-#: Methods whose sharpness is tuned once a data set, and by which error
-TUNED = {"SCC": "held-out", "SHC": "held-out", "SCC paper": "held-out", "SHC paper": "training"}
-
-_TUNING_ROWS, _TRIALS, _TUNING_SECONDS = 800, 20, 600.0
-_PARTS, _PART = 4, 0.25  # held-out parts that a trial is judged by: as many points as there are rows
-_TRIAL = {"max_iter": 40, "early_stopping": False}  # a short descent tells good from bad
-_RANGE = 3.0  # of gamma, up and down from the usual one
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
 _TIMED_PAIRS = {3: 300_000, 2: 2_000}  # by the number of axes of X
 _TIMED_QUERIES = (16, 1024)
 
 
-def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple[dict[str, Any], Any]:
+def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
     """The record of one run, and the fitted classifier (None where it failed)."""
     method = METHODS[cell.method]
     record: dict[str, Any] = {
@@ -57,7 +45,7 @@ def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple
         "versions": _versions(),
         "machine": _machine(),
     }
-    setting = _setting(cell, task, tuned, seed)
+    setting = _setting(cell, task, seed)
     record["params"] = setting.params
     queries = np.arange(len(task.y_test))
     if method.most_queries is not None:
@@ -67,7 +55,7 @@ def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             wall, cpu = time.perf_counter(), time.process_time()
-            classifier = method.build(setting).fit(task.X, task.y)
+            classifier = _fitted(cell, setting, task)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             start = time.perf_counter()
             error = float(np.mean(classifier.predict(X_test) != y_test))
@@ -81,6 +69,8 @@ def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple
                 "train_cpu_seconds": cpu,
                 "query_seconds": predicting,
             }
+            if hasattr(classifier, "selection_"):
+                record["chosen"] = _chosen(classifier)
             if cell.method in cell.study.once:
                 reference = PrototypeClassifier(task.geometry).fit(task.X, task.y)
                 start = time.perf_counter()
@@ -95,61 +85,7 @@ def measure(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> tuple
     return record, classifier
 
 
-def tune_method(study: Study, method: str, task: Task, seed: int) -> dict[str, float]:
-    """Settings of a learned method for a data set, by Bayesian optimisation on part of its first training set.
-
-    The sharpness is returned relative to the usual one, which adapts to the number of prototypes. It stays the usual
-    one unless the held-out error speaks for another by more than two standard errors: it is the best of several.
-    """
-    rows = np.arange(len(task.y))
-    if len(rows) > _TUNING_ROWS:
-        rows = next(StratifiedShuffleSplit(1, train_size=_TUNING_ROWS, random_state=seed).split(rows, task.y))[0]
-    X, y = task.X[rows], task.y[rows]
-    small = replace(task, X=X, y=y)
-    cell = Cell(study, 0, method, min(study.ratios))
-    setting = _setting(cell, small, {}, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        usual = _usual_gamma(setting, method, small)
-        estimator = METHODS[method].build(setting).set_params(**_TRIAL)
-        if TUNED[method] == "training":  # all trials start from the same rows: find the start once
-            estimator.set_params(init=_Given(_start(estimator, small)))
-        space: dict[str, Any] = {"gamma": (usual / _RANGE, usual * _RANGE, "log")}
-        if estimator.optimizer == "descent":
-            space["learning_rate"] = (0.1, 10.0, "log")
-        how: dict[str, Any] = {
-            "criterion": TUNED[method],
-            "n_splits": _PARTS,
-            "validation_fraction": _PART,
-            "random_state": seed,
-        }
-        found = tune(estimator, X, y, space=space, n_trials=_TRIALS, timeout=_TUNING_SECONDS, **how)
-        plain = tune(estimator, X, y, space={"gamma": [usual]}, n_trials=1, **how).best_score
-    doubt = 2.0 * np.sqrt(plain * (1 - plain) / (_PARTS * _PART * len(y))) if TUNED[method] == "held-out" else 0.0
-    if found.best_score - plain <= doubt:
-        return {"sharpness": 1.0}
-    best = dict(found.best_params)
-    return {"sharpness": (best.pop("gamma") / usual) ** 2, **best}
-
-
-class _Given(BaseEstimator):
-    """A start that is known."""
-
-    def __init__(self, prototypes: Prototypes) -> None:
-        self.prototypes = prototypes
-
-    def compress(self, X: Array, y: Labels, **_: Any) -> Prototypes:
-        """The prototypes, whatever the points are."""
-        return self.prototypes
-
-
-def _start(estimator: Any, task: Task) -> Prototypes:
-    """Where a learned method starts."""
-    moved = clone(estimator).set_params(gamma="scale", max_iter=0).fit(task.X, task.y)
-    return Prototypes(moved.prototypes_, np.searchsorted(moved.classes_, moved.prototype_labels_))
-
-
-def _setting(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> Setting:
+def _setting(cell: Cell, task: Task, seed: int) -> Setting:
     """What the method of a cell runs on, its parameters included."""
     params = dict(cell.study.settings.get(cell.method, {}))
     m = None
@@ -157,22 +93,32 @@ def _setting(cell: Cell, task: Task, tuned: dict[str, float], seed: int) -> Sett
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a share is raised to one a class
             m = resolve_n_prototypes(cell.ratio, len(task.y), len(np.unique(task.y)))
-    setting = Setting(task.geometry, task.ground_cost, task.reg, m, seed, params)
-    if cell.method in TUNED:
-        params.setdefault("gamma", "scale")
-        params |= {name: value for name, value in tuned.items() if name != "sharpness"}
-        plenty = m is None or len(task.y) > PLENTY * m  # else what was tuned with many points says nothing
-        if tuned.get("sharpness", 1.0) != 1.0 and plenty:
-            params["gamma"] = _usual_gamma(setting, cell.method, task) * float(np.sqrt(tuned["sharpness"]))
-    return setting
+    return Setting(task.geometry, task.ground_cost, task.reg, m, seed, params)
 
 
-def _usual_gamma(setting: Setting, method: str, task: Task) -> float:
-    """The sharpness that ``gamma="scale"`` gives at this size."""
-    estimator = METHODS[method].build(setting).set_params(gamma="scale", max_iter=0, early_stopping=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(estimator.fit(task.X, task.y).gamma_)
+def _fitted(cell: Cell, setting: Setting, task: Task) -> Any:
+    method = METHODS[cell.method]
+    try:
+        classifier = method.build(setting)
+    except TypeError as error:
+        raise ValueError(f"settings of {cell.method}: {error}") from error
+    groups = {"groups": task.groups} if method.takes_groups else {}
+    return classifier.fit(task.X, task.y, **groups)
+
+
+def _chosen(classifier: Any) -> dict[str, Any]:
+    """What a learned classifier was learned with, and what held-out points said of it where it was chosen by them."""
+    tried = [setting for setting in classifier.selection_ if setting["chosen"] and "prior" in setting]
+    found = {
+        **(tried[-1] if tried else {}),
+        "gamma": classifier.gamma_,
+        "prior": classifier.prior_,
+        "smoothing": classifier.smoothing_,
+        "vote": classifier.vote_,
+        "n_iter": classifier.n_iter_,
+    }
+    # JSON has no infinity
+    return {name: "inf" if value == np.inf else value for name, value in found.items() if name != "chosen"}
 
 
 def _size(classifier: Any, method: str) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from knnpress import compression
+from knnpress.compression import StochasticCompression
 from knnpress.estimators import SCC, SHC, PrototypeClassifier
 from knnpress.experiments import peers
 from knnpress.geometries import AIRM, EMD, Geometry, LogEuclidean
@@ -34,11 +35,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """How to make a classifier, whether it has a size that can be asked for, and one that it has by itself."""
+    """How to make a classifier, whether it has a size that can be asked for, and one that it has by itself.
+
+    One that takes groups is told which training points belong together.
+    """
 
     build: Callable[[Setting], Any]
     sized: bool = False
     alone: bool = True
+    takes_groups: bool = False
     most_queries: int | None = None  # beyond which it would take too long
 
 
@@ -57,11 +62,21 @@ def _compressed(name: str, **usual: Any) -> Callable[[Setting], Any]:
 
 
 def _learned(make: Callable[..., Any], histograms: bool) -> Callable[[Setting], Any]:
+    """A learned classifier as it comes; parameters that are not its own are its compressor's."""
+
     def build(setting: Setting) -> Any:
         cost = {"ground_cost": setting.ground_cost, "reg": setting.reg} if histograms else {}
-        return make(n_prototypes=setting.n_prototypes, random_state=setting.seed, **cost, **setting.params)
+        expert = {name: value for name, value in setting.params.items() if name in _EXPERT}
+        own = {name: value for name, value in setting.params.items() if name not in _EXPERT}
+        model = make(n_prototypes=setting.n_prototypes, random_state=setting.seed, **cost, **own)
+        if expert:
+            model.compressor = (model.compressor or StochasticCompression()).set_params(**expert)
+        return model
 
     return build
+
+
+_EXPERT = StochasticCompression().get_params(deep=False).keys() - SCC().get_params(deep=False).keys()
 
 
 METHODS: dict[str, Method] = {
@@ -79,6 +94,7 @@ METHODS: dict[str, Method] = {
     "FastCondensed": Method(_compressed("FastCondensed"), sized=True),
     "RandomMutation": Method(_compressed("RandomMutation", n_mutations=1000), sized=True, alone=False),
     "SCC": Method(_learned(SCC, False), sized=True, alone=False),
+    "SCC groups": Method(_learned(SCC, False), sized=True, alone=False, takes_groups=True),
     "SCC paper": Method(_learned(SCC.paper, False), sized=True, alone=False),
     "SHC": Method(_learned(SHC, True), sized=True, alone=False),
     "SHC paper": Method(_learned(SHC.paper, True), sized=True, alone=False),

@@ -57,7 +57,7 @@ class Study:
     subset : int or None
         Only so many points, drawn at random from each class.
     settings : mapping of str to mapping
-        Parameters of a method that differ from its usual ones.
+        Parameters of a method that differ from its usual ones; of a learned one also those of its compressor.
     """
 
     data: str
@@ -88,6 +88,12 @@ class Study:
     def name(self) -> str:
         """The data set and the variant."""
         return f"{self.data} {self.variant}".strip()
+
+    @property
+    def group(self) -> str | None:
+        """What the splits divide by, e.g. "object_id"; None where they divide by points."""
+        starts = [start for start in ("half by ", "each ") if self.splits.startswith(start)]
+        return self.splits.removeprefix(starts[0]) if starts else None
 
 
 @dataclass(frozen=True)
@@ -210,7 +216,14 @@ def _study(table: dict[str, Any], path: Path) -> Study:
     if beside.exists():
         table = {**table, "source": str(beside.resolve())}
     lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
-    return Study(**{"title": table["data"], **table, **lists})
+    study = Study(**{"title": table["data"], **table, **lists})
+    grouped = [method for method in (*study.methods, *study.once) if METHODS[method].takes_groups]
+    if grouped and study.group is None:
+        raise ValueError(
+            f"{where} asks for {grouped[0]!r}, but its splits, {study.splits!r}, know no groups; choose 'half by GROUP' "
+            "or 'each GROUP'"
+        )
+    return study
 
 
 def ours(study: Study) -> str | None:

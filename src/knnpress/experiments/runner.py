@@ -1,4 +1,4 @@
-"""Working off a plan: describe, tune, run what is not yet recorded, cheapest first."""
+"""Working off a plan: describe, run what is not yet recorded, cheapest first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from knnpress.experiments.exhibits import write_exhibit
-from knnpress.experiments.measure import TUNED, best_seconds, measure, tune_method
+from knnpress.experiments.measure import best_seconds, measure
 from knnpress.experiments.methods import CONDENSING
 from knnpress.experiments.plan import Cell, Plan, ours
 from knnpress.experiments.records import Recorder
@@ -33,7 +33,6 @@ class _Job:
     """What a worker needs for one run; all of it is plain data."""
 
     cell: Cell
-    tuned: dict[str, float]
     seed: int
     folder: str
     data_dir: str | None
@@ -81,14 +80,10 @@ def run_plan(
     costs = {cell.id: seconds[cell.study.name](cell) for cell in plan.cells()}
     waiting = [cell for cell in plan.cells() if cell.id not in done]
     total = sum(costs[cell.id] for cell in waiting) / n_jobs
-    say(f"{len(waiting)} of {len(costs)} runs to do; about {_span(total)} on this machine, and tuning before")
-    tuned = _tune(plan, recorder, where, n_jobs, say)
+    say(f"{len(waiting)} of {len(costs)} runs to do; about {_span(total)} on this machine")
     # neighbours in cost and data: the cheap ones first, and points are seldom read twice
     waiting.sort(key=lambda cell: (round(np.log2(costs[cell.id])), cell.study.name, cell.split, costs[cell.id]))
-    jobs = [
-        _Job(cell, tuned.get((cell.study.data, cell.method), {}), plan.seed, str(recorder.folder), where)
-        for cell in waiting
-    ]
+    jobs = [_Job(cell, plan.seed, str(recorder.folder), where) for cell in waiting]
     start, spent = time.monotonic(), 0.0
     for count, record in enumerate(map_tasks(_run, jobs, n_jobs), 1):
         recorder.append(record)
@@ -112,7 +107,7 @@ def _run(job: _Job) -> dict[str, Any]:
     cell = job.cell
     tasks = _tasks(job.folder, job.data_dir, job.seed)
     task = tasks.task(cell.study, cell.split)
-    record, classifier = measure(cell, task, job.tuned, job.seed)
+    record, classifier = measure(cell, task, job.seed)
     first = cell.split == 0 and not cell.study.variant and cell.ratio == min(cell.study.ratios)
     if classifier is not None and first and cell.method == ours(cell.study):
         write_exhibit(Path(job.folder) / "exhibits", cell, task, classifier, tasks)
@@ -125,7 +120,7 @@ def _divide(plan: Plan, recorder: Recorder, data_dir: str | None, n_jobs: int, s
     first: dict[tuple[str, int], _Job] = {}
     for cell in plan.cells():
         if cell.id not in done:
-            job = _Job(cell, {}, plan.seed, str(recorder.folder), data_dir)
+            job = _Job(cell, plan.seed, str(recorder.folder), data_dir)
             first.setdefault((cell.study.name, cell.split), job)
     jobs = sorted(first.values(), key=lambda job: job.cell.split)  # what all splits share comes with the first
     starts = [job for job in jobs if job.cell.split == 0]
@@ -180,36 +175,6 @@ def _cost(cell: Cell, pair: float, n: int, n_test: int) -> float:
     fixed = {"tangent space + LR": 20.0, "MDM": 3.0, "SPDNet": 300.0}
     condensing = dict.fromkeys(CONDENSING, 4 * n * m)
     return 0.2 + fixed.get(cell.method, pair * {**pairs, **condensing}.get(cell.method, n * n_test))
-
-
-def _tune(
-    plan: Plan, recorder: Recorder, data_dir: str | None, n_jobs: int, say: Callable[[str], Any]
-) -> dict[tuple[str, str], dict[str, float]]:
-    """Settings of the learned methods of each data set, found once and kept among the records."""
-    known = {record["id"]: record for record in recorder.read() if record.get("kind") == "tuning"}
-    jobs: dict[tuple[str, str], _Job] = {}
-    for study in plan.studies:
-        for method in study.methods:
-            if method in TUNED and "gamma" not in study.settings.get(method, {}):
-                cell = Cell(study, 0, method, min(study.ratios))
-                jobs.setdefault((study.data, method), _Job(cell, {}, plan.seed, str(recorder.folder), data_dir))
-    waiting = [job for (data, method), job in jobs.items() if _tuning_id(data, method) not in known]
-    for record in map_tasks(_tune_one, waiting, n_jobs):
-        recorder.append(record)
-        known[record["id"]] = record
-        say(f"tuned {record['method']} on {record['data']}: {record['params']}")
-    return {key: known[_tuning_id(*key)]["params"] for key in jobs}
-
-
-def _tuning_id(data: str, method: str) -> str:
-    return f"{data} / tuning / {method}"
-
-
-def _tune_one(job: _Job) -> dict[str, Any]:
-    study, method = job.cell.study, job.cell.method
-    task = _tasks(job.folder, job.data_dir, job.seed).task(study, 0)
-    about = {"kind": "tuning", "data": study.data, "variant": study.variant, "method": method}
-    return {"id": _tuning_id(study.data, method), **about, "params": tune_method(study, method, task, job.seed)}
 
 
 def _span(seconds: float) -> str:

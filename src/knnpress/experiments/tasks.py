@@ -48,6 +48,7 @@ class Task:
     test_rows: Indices
     ground_cost: Array | None
     reg: float | None  # of Sinkhorn's distance
+    groups: Indices | None = None  # of the points to train on, where the study is divided by groups
 
     @property
     def geometry(self) -> Geometry:
@@ -83,7 +84,10 @@ class Tasks:
         cost = arrays.get("ground_cost")
         reg = None if cost is None else study.reg * float(np.median(cost[cost > 0]))
         names = ("X", "X_test", "y_test", "rows", "test_rows")
-        return Task(y=y, ground_cost=cost, reg=reg, **{name: arrays[name] for name in names})
+        groups = None
+        if study.group is not None:
+            groups = self._kept(f"groups-{key}", lambda: {"groups": self._groups(study, arrays["rows"])})["groups"]
+        return Task(y=y, ground_cost=cost, reg=reg, groups=groups, **{name: arrays[name] for name in names})
 
     def facts(self, study: Study) -> dict[str, Any]:
         """What a reader should know of the data."""
@@ -146,6 +150,14 @@ class Tasks:
         arrays |= {"rows": train, "test_rows": test}
         return arrays if cost is None else arrays | {"ground_cost": cost}
 
+    def _groups(self, study: Study, rows: Indices) -> Indices:
+        """Which rows belong together, as numbers: as the study holds groups out, within each class or across all."""
+        data = self.source(study.source, study.subset)
+        _, codes = np.unique(np.asarray(data.groups[study.group])[rows], return_inverse=True)
+        if study.splits.startswith("half by "):
+            _, codes = np.unique(np.stack([data.y[rows], codes]), axis=1, return_inverse=True)
+        return codes.reshape(-1)
+
     def _described(self, study: Study, steps: list[Mapping[str, Any]]) -> tuple[Any, Array | None]:
         """All points, after the descriptors that learn nothing, or the images themselves where there are none."""
         data = self.source(study.source, study.subset)
@@ -192,15 +204,13 @@ def divide(study: Study, data: Dataset | ImageDataset, seed: int) -> list[tuple[
     if kind.endswith(" a class"):
         count = int(kind.removesuffix(" a class"))
         return [_per_class(y, count, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
-    for start in ("half by ", "each "):
-        if kind.startswith(start):
-            group = kind.removeprefix(start)
-            if group not in data.groups:
-                raise ValueError(f"{study.name} has no group {group!r}; it knows {', '.join(data.groups) or 'none'}")
-            groups = np.asarray(data.groups[group])
-            if start == "each ":
-                return [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in np.unique(groups)]
-            return [_half_of_groups(y, groups, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
+    if study.group is not None:
+        if study.group not in data.groups:
+            raise ValueError(f"{study.name} has no group {study.group!r}; it knows {', '.join(data.groups) or 'none'}")
+        groups = np.asarray(data.groups[study.group])
+        if kind.startswith("each "):
+            return [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in np.unique(groups)]
+        return [_half_of_groups(y, groups, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
     raise ValueError(f"{study.name} has splits {kind!r}; choose 'half', 'half by G', 'N a class', 'each G' or 'own'")
 
 
@@ -272,9 +282,9 @@ def _protocol(study: Study, task: Task) -> str:
         "own": "the authors' split, then random ones of the same size",
     }
     if study.splits.startswith("each "):
-        how = f"each {study.splits.removeprefix('each ')} held out in turn"
+        how = f"each {study.group} held out in turn"
     elif study.splits.startswith("half by "):
-        how = f"random halves of every class's {study.splits.removeprefix('half by ')}"
+        how = f"random halves of every class's {study.group}"
     else:
         how = kinds.get(study.splits, f"{study.splits} to train on, drawn at random")
     return f"{study.n_splits} splits: {how}; {len(task.y)} to train on, {len(task.y_test)} to test on in the first"

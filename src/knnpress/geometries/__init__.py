@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from knnpress.geometries.base import Geometry, SmoothGeometry
+from knnpress.geometries.base import EmbeddedGeometry, Geometry, SmoothGeometry
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram import EMD, Sinkhorn
@@ -25,6 +25,7 @@ __all__ = [
     "AIRM",
     "EMD",
     "JBLD",
+    "EmbeddedGeometry",
     "Geometry",
     "Hellinger",
     "LogEuclidean",
@@ -33,6 +34,7 @@ __all__ = [
     "SquaredEuclidean",
     "Tangent",
     "as_geometry",
+    "geometry_name",
 ]
 
 _BY_NAME: dict[str, type[Geometry]] = {
@@ -45,6 +47,11 @@ _BY_NAME: dict[str, type[Geometry]] = {
     "sinkhorn": Sinkhorn,
     "emd": EMD,
 }
+
+
+def geometry_name(geometry: Geometry) -> str:
+    """The name of a geometry, such as "jbld"; of one that is not of knnpress, that of its class."""
+    return next((name for name, cls in _BY_NAME.items() if type(geometry) is cls), type(geometry).__name__)
 
 
 def as_geometry(geometry: Geometry | str) -> Geometry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["Chart", "Focus", "Geometry", "Linearization", "Linearize", "Placed", "SmoothGeometry"]
+__all__ = ["Chart", "EmbeddedGeometry", "Focus", "Geometry", "Linearization", "Linearize", "Placed", "SmoothGeometry"]
 
 #: Share of the largest weight below which a pair has no say in a pullback
 _NEGLIGIBLE_WEIGHT = 1e-12
@@ -55,6 +55,25 @@ class Geometry(Protocol):
 
 
 @runtime_checkable
+class EmbeddedGeometry(Geometry, Protocol):
+    """A geometry in which points are vectors under the squared Euclidean distance: enough for learning, too."""
+
+    start_quotas: Literal["size", "need"]
+
+    def fitted_to(self, X: Array, weights: ArrayLike | None = None) -> EmbeddedGeometry:
+        """The geometry to use for checked points like X."""
+        ...
+
+    def embed(self, X: Array, n_jobs: int | None = None) -> Array:
+        """Vectors of checked points, (n, p)."""
+        ...
+
+    def unembed(self, V: ArrayLike, n_jobs: int | None = None) -> Array:
+        """The points that vectors stand for, or the nearest to that."""
+        ...
+
+
+@runtime_checkable
 class SmoothGeometry(Geometry, Protocol):
     """Enough for learning.
 
@@ -64,6 +83,9 @@ class SmoothGeometry(Geometry, Protocol):
         False where `linearize` gives an approximate gradient, which a line search cannot use.
     start_geometry : Geometry
         Where points are averaged and compared to find a start: this geometry, or a quicker one that does as well.
+    start_quotas : {"size", "need"}
+        How many prototypes each class starts with: by its size, or more for the classes that err. Matrices have many
+        dimensions for their number, and more of them in a class that errs only fit it too closely.
     slacks : tuple of float
         How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
         in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
@@ -71,10 +93,16 @@ class SmoothGeometry(Geometry, Protocol):
 
     exact_gradient: bool
     slacks: tuple[float, ...]
+    start_quotas: Literal["size", "need"]
 
     @property
     def start_geometry(self) -> Geometry:
         """Where points are averaged and compared to find a start."""
+        ...
+
+    @property
+    def quick_geometry(self) -> EmbeddedGeometry | None:
+        """One that is alike and quicker, in which settings are searched first; None where there is none."""
         ...
 
     def chart(self, start: Array) -> Chart:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from knnpress.geometries.base import Placed
+from knnpress.geometries.spectral import eigh
 from knnpress.typing import Array
 
 __all__ = ["CholeskyChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
@@ -59,12 +60,12 @@ class ExponentialChart:
     @classmethod
     def around(cls, start: Array) -> ExponentialChart:
         """The chart in which theta = 0 is `start`, (m, d, d)."""
-        values, vectors = np.linalg.eigh(start)
+        values, vectors = eigh(start, 1)
         return cls(_compose(vectors, np.sqrt(values)), _compose(vectors, 1.0 / np.sqrt(values)))
 
     def to_theta(self, point: Array) -> Array:
         """(m, d, d) matrices, each in the coordinates at its own start, to (m, d (d + 1) / 2) parameters."""
-        values, vectors = np.linalg.eigh(self.inverse_root @ point @ self.inverse_root)
+        values, vectors = eigh(self.inverse_root @ point @ self.inverse_root, 1)
         return _flatten(_compose(vectors, np.log(values)))
 
     def to_point(self, theta: Array) -> Array:
@@ -73,7 +74,7 @@ class ExponentialChart:
 
     def at(self, theta: Array) -> Placed:
         """The matrices, and what takes a symmetric gradient in Z to one in theta; one decomposition serves both."""
-        values, vectors = np.linalg.eigh(_unflatten(theta, self.root.shape[1]))
+        values, vectors = eigh(_unflatten(theta, self.root.shape[1]), 1)
         values = np.clip(values, -_LARGEST_LOG, _LARGEST_LOG)  # a line search may try what no float can hold
         Z = self.root @ _compose(vectors, np.exp(values)) @ self.root
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -32,6 +33,7 @@ class Hellinger(BaseEstimator):
     """
 
     point_ndim = 1
+    start_quotas: Literal["size", "need"] = "need"
 
     def fitted_to(self, X: Array, weights: ArrayLike | None = None) -> Hellinger:
         """The geometry itself: it has nothing to learn from checked X."""

@@ -16,6 +16,7 @@ from knnpress import _core
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import (
+    EmbeddedGeometry,
     Focus,
     Geometry,
     Linearization,
@@ -170,6 +171,7 @@ class Sinkhorn(BaseEstimator):
     """
 
     point_ndim = 1
+    start_quotas: Literal["size", "need"] = "need"
 
     def __init__(
         self,
@@ -272,6 +274,13 @@ class Sinkhorn(BaseEstimator):
     def start_geometry(self) -> Geometry:
         """Histograms are averaged bin by bin: as good a start as barycenters, and a hundred times as fast."""
         return SquaredEuclidean()
+
+    @property
+    def quick_geometry(self) -> EmbeddedGeometry:
+        """Roots of bins."""
+        from knnpress.geometries.hellinger import Hellinger  # which needs this module
+
+        return Hellinger()
 
     def chart(self, start: Array) -> RootChart:
         """Square roots of the bins."""

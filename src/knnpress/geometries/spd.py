@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import (
+    EmbeddedGeometry,
     Focus,
     Geometry,
     Linearization,
@@ -118,6 +119,7 @@ class JBLD(BaseEstimator):
     """
 
     point_ndim = 2
+    start_quotas: Literal["size", "need"] = "size"
     exact_gradient = True
     slacks = (10.0, 1.0)  # the gradient in single precision, then in double
 
@@ -189,6 +191,13 @@ class JBLD(BaseEstimator):
     def start_geometry(self) -> Geometry:
         """Matrices are averaged as they are compared."""
         return self
+
+    @property
+    def quick_geometry(self) -> EmbeddedGeometry:
+        """The tangent space at the mean: to second order, distances there are eight times the divergence."""
+        from knnpress.geometries.tangent import Tangent  # which needs this module
+
+        return Tangent()
 
     def chart(self, start: Array) -> ExponentialChart:
         """Normal coordinates of the affine-invariant metric at each start."""
@@ -363,6 +372,7 @@ class LogEuclidean(BaseEstimator):
     """
 
     point_ndim = 2
+    start_quotas: Literal["size", "need"] = "size"
     exact_gradient = True
     slacks = (1.0,)
 
@@ -394,6 +404,11 @@ class LogEuclidean(BaseEstimator):
     def start_geometry(self) -> Geometry:
         """Matrices are averaged as they are compared."""
         return self
+
+    @property
+    def quick_geometry(self) -> None:
+        """None is quicker."""
+        return None
 
     def chart(self, start: Array) -> ExponentialChart:
         """Normal coordinates of the affine-invariant metric at each start."""

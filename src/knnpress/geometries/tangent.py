@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -58,13 +59,16 @@ class Tangent(BaseEstimator):
     """
 
     point_ndim = 2
+    start_quotas: Literal["size", "need"] = "size"
 
     def __init__(self, reference: ArrayLike | None = None, mean: str = "logdet") -> None:
         self.reference = reference
         self.mean = mean
 
     def fitted_to(self, X: Array, weights: ArrayLike | None = None) -> Tangent:
-        """The same geometry at the weighted mean of checked X, (n, d, d)."""
+        """The same geometry at the weighted mean of checked X, (n, d, d); itself, where it has a reference already."""
+        if self.reference is not None:
+            return self
         if self.mean not in _MEANS:
             raise ValueError(f"mean is {self.mean!r}; choose 'logdet' or 'riemann'")
         return Tangent(_MEANS[self.mean]().centroid(X, weights), self.mean)

@@ -33,7 +33,7 @@ Vote = Literal["nearest", "soft"]
 
 _N_FOLDS = 5
 _ENOUGH_HELD_OUT = 150  # points; fifths are held out in turn until so many have been
-_STANDARD_ERRORS = 1.0  # by which a setting must beat the default
+_BENEFIT_OF_THE_DOUBT = 0.5  # standard errors by which a setting must beat the default
 _HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
 _TEMPERATURES = (1e-3, 1e2)
 
@@ -81,31 +81,35 @@ class Seen:
     setting : Setting
     scores : dict
         For each vote, the scores of the classes, (n, C), of the points held out so far, fold after fold.
-    labels, weight : ndarray of shape (n,)
-        Class indices and weights of these points.
-    n_folds : int
+    held_out : list of HeldOut
+        These points, fold after fold.
     """
 
     setting: Setting
     scores: dict[Vote, list[Array]] = field(default_factory=lambda: {"nearest": [], "soft": []})
-    labels: list[Indices] = field(default_factory=list)
-    weight: list[Array] = field(default_factory=list)
+    held_out: list[HeldOut] = field(default_factory=list)
 
     @property
     def n_folds(self) -> int:
         """Folds that were tried."""
-        return len(self.labels)
+        return len(self.held_out)
 
-    def add(self, nearest: Array, soft: Array, labels: Indices, weight: Array) -> None:
+    def add(self, nearest: Array, soft: Array, held_out: HeldOut) -> None:
         """Add what one more fold said."""
         self.scores["nearest"].append(nearest)
         self.scores["soft"].append(soft)
-        self.labels.append(labels)
-        self.weight.append(weight)
+        self.held_out.append(held_out)
+
+    def points(self, n_folds: int | None = None) -> HeldOut:
+        """The points of all folds, or of the first ones."""
+        some = self.held_out[:n_folds]
+        return HeldOut(
+            *(np.concatenate([getattr(one, name) for one in some]) for name in ("labels", "weight", "group"))
+        )
 
     def errors(self, vote: Vote) -> Array:
         """Whether each point got another label than its own."""
-        return np.concatenate(self.scores[vote]).argmax(axis=1) != np.concatenate(self.labels)
+        return np.concatenate(self.scores[vote]).argmax(axis=1) != self.points().labels
 
     def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> tuple[Array, float]:
         """Loss of each point at the temperature that suits them best, and that temperature.
@@ -113,8 +117,8 @@ class Seen:
         The loss is that of learning, without smoothing. A temperature makes settings comparable: it is scale, not
         order, that sharpness and smoothing change most.
         """
-        scores = np.concatenate(self.scores[vote][:n_folds])
-        labels, weight = (np.concatenate(part[:n_folds]) for part in (self.labels, self.weight))
+        scores, points = np.concatenate(self.scores[vote][:n_folds]), self.points(n_folds)
+        labels, weight = points.labels, points.weight
         floor = label_noise / (1.0 - label_noise) / scores.shape[1]
         rows = np.arange(len(labels))
 
@@ -131,32 +135,47 @@ class Seen:
 
     def summary(self, label_noise: float) -> dict[str, Any]:
         """As it stands in ``selection_``."""
-        weight = np.concatenate(self.weight)
+        points = self.points()
         wrong = self.errors("nearest").astype(float)
-        error = float(np.average(wrong, weights=weight))
-        spread = float(np.sqrt(np.average((wrong - error) ** 2, weights=weight) / len(wrong)))
-        loss = float(np.average(self.losses("nearest", label_noise)[0], weights=weight))
+        error, spread = mean_and_error(wrong, points)
         return {
             **vars(self.setting),
             "error": error,
             "standard_error": spread,
-            "loss": loss,
+            "loss": float(np.average(self.losses("nearest", label_noise)[0], weights=points.weight)),
             "n_folds": self.n_folds,
             "chosen": False,
         }
 
 
-def is_better(losses: Array, others: Array, weight: Array, by: float) -> bool:
+@dataclass(frozen=True)
+class HeldOut:
+    """Points that were not learned from: class indices, weights, and what group each belongs to, (n,) each.
+
+    Points without groups are each a group of their own.
+    """
+
+    labels: Indices
+    weight: Array
+    group: Indices
+
+
+def mean_and_error(values: Array, points: HeldOut) -> tuple[float, float]:
+    """Weighted mean of one value per point, and its standard error; points of a group may err together."""
+    total = float(points.weight.sum())
+    mean = float(points.weight @ values) / total
+    _, group = np.unique(points.group, return_inverse=True)
+    off = np.bincount(group, points.weight * (values - mean))
+    return mean, float(np.sqrt((off**2).sum())) / total
+
+
+def is_better(losses: Array, others: Array, points: HeldOut, by: float = 1.0) -> bool:
     """Whether losses are below others of the same points by more than `by` standard errors of the difference.
 
     The one place where it is asked whether a difference is noise.
     """
-    gain = others - losses
-    mean = float(np.average(gain, weights=weight))
-    # as many points as would say as much if all weighed alike
-    n_effective = float(weight.sum()) ** 2 / float((weight**2).sum())
-    spread = float(np.sqrt(np.average((gain - mean) ** 2, weights=weight) / n_effective))
-    return mean > by * spread and mean > 0.0
+    mean, error = mean_and_error(others - losses, points)
+    return mean > by * error
 
 
 def candidates(
@@ -176,6 +195,8 @@ def candidates(
             yield replace(first, sharpness=sharpness, prior=prior)
             if not went_on():
                 break
+    if np.isinf(best().prior):  # what does not move knows nothing of the rest
+        return
     for smoothing in axes["smoothing"][1:]:
         yield replace(best(), smoothing=smoothing)
     for start in axes["start"][1:] if can_grow else ():
@@ -186,31 +207,30 @@ def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vot
     """The setting of least held-out loss; the default, where that is not better by more than noise."""
     complete = [one for one in seen if one.n_folds == max(other.n_folds for other in seen)]
     losses = [one.losses(vote, label_noise)[0] for one in complete]
-    weight = np.concatenate(complete[0].weight)
-    best = int(np.argmin([np.average(loss, weights=weight) for loss in losses]))
+    points = complete[0].points()
+    best = int(np.argmin([np.average(loss, weights=points.weight) for loss in losses]))
     usual = next((k for k, one in enumerate(complete) if one.setting == default), best)
-    return complete[best if is_better(losses[best], losses[usual], weight, _STANDARD_ERRORS) else usual]
+    return complete[best if is_better(losses[best], losses[usual], points, _BENEFIT_OF_THE_DOUBT) else usual]
 
 
 def is_hopeless(one: Seen, best: Seen, label_noise: float) -> bool:
     """Whether a setting trails the best so far by so much that its other folds need not be tried."""
-    k = one.n_folds
-    weight = np.concatenate(one.weight)
-    mine, its = one.losses("nearest", label_noise)[0], best.losses("nearest", label_noise, k)[0]
-    return is_better(its, mine, weight, _HOPELESS)
+    mine, its = one.losses("nearest", label_noise)[0], best.losses("nearest", label_noise, one.n_folds)[0]
+    return is_better(its, mine, one.points(), _HOPELESS)
 
 
 def better_vote(one: Seen, label_noise: float) -> Vote:
     """The soft vote where it is better by more than noise, else the nearest prototype's."""
     soft, nearest = (one.losses(vote, label_noise)[0] for vote in ("soft", "nearest"))
-    return "soft" if is_better(soft, nearest, np.concatenate(one.weight), _STANDARD_ERRORS) else "nearest"
+    return "soft" if is_better(soft, nearest, one.points()) else "nearest"
 
 
 def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
     """Rows to learn from and rows held out, fold by fold; none where there are too few points to hold any out.
 
-    Fifths, as many as it takes to have held out 150 points; whole groups where there are groups, a share of each class
-    otherwise. A class of one point, or in one group alone, is always learned from.
+    Fifths, as many as it takes to have held out 150 points, with a share of each class; where there are groups, all
+    fifths of them, since points of a group say little more than one. A class of one point, or in one group alone, is
+    always learned from.
     """
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     everything = np.arange(len(y))
@@ -238,6 +258,8 @@ def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices
     folds = [(np.setdiff1d(everything, out), out) for out in held_out if len(out)]
     # a fold must leave something to learn from of every class
     folds = [(kept, out) for kept, out in folds if len(np.unique(codes[kept])) == len(counts)]
+    if groups is not None:
+        return folds
     enough = np.searchsorted(np.cumsum([len(out) for _, out in folds]), _ENOUGH_HELD_OUT) + 1
     return folds[:enough]
 

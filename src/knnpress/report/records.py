@@ -171,7 +171,7 @@ def _read_records(path: Path, notices: list[str]) -> list[Record]:
             continue
         try:
             raw = json.loads(line)
-            if raw.get("kind", "run") != "run":  # the tuning before
+            if raw.get("kind", "run") != "run":  # older ones hold what was tuned before
                 continue
             found[str(raw.get("id", number))] = raw.get("plan"), _record(raw)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):

@@ -1,0 +1,127 @@
+"""Cross-validation of whole fits: which geometry and which setting serve held-out points best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from knnpress.learning.job import Job, View
+from knnpress.learning.part import Part
+from knnpress.learning.selection import (
+    HeldOut,
+    Seen,
+    Setting,
+    Vote,
+    better_vote,
+    candidates,
+    chosen,
+    is_better,
+    is_hopeless,
+)
+from knnpress.typing import Array, Indices
+
+__all__ = ["Choice", "choose"]
+
+Folds = list[tuple[Indices, Indices]]
+
+_ITERATIONS, _TOL = 40, 2e-2  # settings can be told apart before a descent has quite ended
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What held-out points speak for.
+
+    Attributes
+    ----------
+    view : View
+    setting : Setting
+    vote : {"nearest", "soft"}
+    temperature : float
+    selection : list of dict
+        What they said of each setting.
+    """
+
+    view: View
+    setting: Setting
+    vote: Vote
+    temperature: float
+    selection: list[dict[str, Any]]
+
+
+def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: Array | None, job: Job) -> Choice:
+    """Search all settings, in the quick geometry if there is one; then see what is best in the one that is wanted.
+
+    With `either`, the quick geometry itself is taken where it is better by more than noise.
+    """
+    noise, default = job.descent.label_noise, job.wishes.default
+    first = quick or view
+    seen = {first.name: _search(first, folds, groups, job)}
+    best = {first.name: chosen(seen[first.name], default, noise)}
+    shortlist = list(dict.fromkeys([default, best[first.name].setting]))
+    if quick is not None and (either or len(shortlist) > 1):
+        seen[view.name] = _search(view, folds, groups, job, shortlist)
+        best[view.name] = chosen(seen[view.name], default, noise)
+    winner = view
+    if quick is not None and either:
+        losses, others = (best[name].losses("nearest", noise)[0] for name in (quick.name, view.name))
+        winner = quick if is_better(losses, others, best[quick.name].points()) else view
+    best_one = best.get(winner.name, best[first.name])
+    vote = job.wishes.vote or better_vote(best_one, noise)
+    selection = [
+        {"metric": name, **one.summary(noise), "chosen": one is best_one}
+        for name, several in seen.items()
+        for one in several
+    ]
+    return Choice(winner, best_one.setting, vote, best_one.losses(vote, noise)[1], selection)
+
+
+def _search(
+    view: View, folds: Folds, groups: Array | None, job: Job, shortlist: list[Setting] | None = None
+) -> list[Seen]:
+    """What the held-out points of the folds say of each candidate; the hopeless are left after their first folds."""
+    noise, n_classes = job.descent.label_noise, int(view.sample.y.max()) + 1
+    job = replace(job, descent=_short(job))
+    parts = [
+        Part(replace(view, sample=rows, rows=rows, blocks=rows.cut(job.n_prototypes)), job)
+        for rows in (view.sample.some(kept) for kept, _ in folds)
+    ]
+    seen: list[Seen] = []
+
+    def best() -> Seen:
+        return chosen(seen, job.wishes.default, noise)
+
+    settings: Iterable[Setting] = shortlist or candidates(
+        job.wishes.settings,
+        job.n_prototypes > n_classes,
+        lambda: best().setting,
+        lambda: seen[-1].n_folds == len(folds),
+    )
+    for setting in settings:
+        if any(one.setting == setting for one in seen):
+            continue
+        one = Seen(setting)
+        for part, (_, out) in zip(parts, folds, strict=True):
+            held_out = view.sample.some(out)
+            weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
+            points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
+            one.add(*part.scores(setting, held_out, n_classes), points)
+            if seen and one.n_folds < len(folds) and is_hopeless(one, best(), noise):
+                break
+        seen.append(one)
+        job.progress.note(view.name, one.summary(noise))
+    return seen
+
+
+def _short(job: Job) -> Any:
+    """How folds go down: on all points at once, and not to the very end."""
+    descent = job.descent
+    return replace(
+        descent,
+        optimizer="auto" if descent.optimizer == "adam" else descent.optimizer,
+        batch_size=None,
+        max_iter=min(descent.max_iter, _ITERATIONS),
+        tol=max(descent.tol, _TOL),
+    )

@@ -1,0 +1,118 @@
+"""What a fit works on, what the user wishes of it, and who follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from knnpress.geometries.base import SmoothGeometry
+from knnpress.learning.checkpoint import Checkpoint
+from knnpress.learning.descent import Descent, Start
+from knnpress.learning.objective import Evaluation
+from knnpress.learning.optim import Follow
+from knnpress.learning.selection import DEFAULT, Setting, Vote
+from knnpress.rows import LocalRows, Rows
+from knnpress.typing import Array, Callback
+
+__all__ = ["Job", "Progress", "View", "Wishes"]
+
+#: From points in memory with their labels and a number of prototypes to a start
+MakeStart = Callable[[LocalRows, int], Start]
+
+
+@dataclass(frozen=True)
+class View:
+    """A training set under one geometry.
+
+    Attributes
+    ----------
+    name : str
+    geometry : SmoothGeometry
+    sample : LocalRows
+        At most 20,000 points, in memory, that the start and the setting are chosen by.
+    rows : Rows
+        All points, with class indices for labels, none of them without a point.
+    blocks : list of slice
+        Of rows.
+    make_start : callable
+        From points in memory with their labels and a number of prototypes to a start.
+    """
+
+    name: str
+    geometry: SmoothGeometry
+    sample: LocalRows
+    rows: Rows
+    blocks: Sequence[slice]
+    make_start: MakeStart
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user has fixed; all else is chosen by cross-validation.
+
+    Attributes
+    ----------
+    settings : dict
+        Of names and values of `Setting`.
+    gamma : float or None
+    vote : {"nearest", "soft"} or None
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    gamma: float | None = None
+    vote: Vote | None = None
+
+    @property
+    def default(self) -> Setting:
+        """The setting to take unless the data speak against it."""
+        return replace(DEFAULT, **self.settings)
+
+    def gamma_at(self, usual: float, setting: Setting) -> float:
+        """The sharpness that a setting stands for where the usual one is this."""
+        return usual * setting.sharpness**0.5 if self.gamma is None else self.gamma
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether anything is to be chosen."""
+        return len(self.settings) < len(vars(DEFAULT)) or self.vote is None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What stays the same through all descents of a fit."""
+
+    n_prototypes: int
+    descent: Descent
+    wishes: Wishes
+    checkpoint: Checkpoint
+    progress: Progress
+
+
+class Progress:
+    """One count of iterations over all descents, for a user's callback."""
+
+    def __init__(self, callback: Callback | None) -> None:
+        self.callback, self.done = callback, 0
+        self.last: dict[str, Any] = {}
+
+    def of_descent(self) -> Follow | None:
+        """A callback for one descent, whose true answer ends it."""
+        if self.callback is None:
+            return None
+
+        def report(k: int, theta: Array, now: Evaluation) -> Any:
+            self.done += k > 0
+            self.last = {"loss": now.loss, "error": now.error}
+            assert self.callback is not None
+            return self.callback(self.done, None, self.last)
+
+        return report
+
+    def note(self, metric: str, summary: dict[str, Any]) -> None:
+        """Tell what held-out points said of a setting."""
+        if self.callback is not None:
+            names = ("sharpness", "prior", "smoothing", "start")
+            setting = f"{metric}: " + ", ".join(f"{name} {summary[name]}" for name in names)
+            told = f"{setting}: held-out error {summary['error']:.2%} ± {summary['standard_error']:.2%}"
+            self.callback(self.done, None, {**self.last, "note": told})

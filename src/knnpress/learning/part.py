@@ -1,0 +1,123 @@
+"""A training set, whole or without a fold, with its starts: where each setting begins, and what it learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from knnpress.geometries.base import SmoothGeometry
+from knnpress.learning.checkpoint import Keep, State
+from knnpress.learning.descent import Problem, Start
+from knnpress.learning.job import Job, View
+from knnpress.learning.selection import Setting, class_scores
+from knnpress.rows import LocalRows
+from knnpress.typing import Array
+
+__all__ = ["Part"]
+
+_GROW = 0.1  # how far towards the centroids of its groups a learned prototype is grown apart
+
+
+class Part:
+    """A training set, whole or without a fold: its starts and what was learned from them, each made once."""
+
+    def __init__(self, view: View, job: Job) -> None:
+        self.view, self.job = view, job
+        self.starts: dict[int, Start] = {}
+        self.problems: dict[Any, Problem] = {}
+        self.ended: dict[tuple[float, str], Array] = {}  # where the last descent of a path ended
+
+    def start(self, n_prototypes: int) -> Start:
+        """Centroids of k-means within each class."""
+        if n_prototypes not in self.starts:
+
+            def compute(*_: Any) -> State:
+                made = self.view.make_start(self.view.sample, n_prototypes)
+                return {"points": np.ascontiguousarray(made.points), "labels": np.asarray(made.labels, dtype=np.int64)}
+
+            kept = self.job.checkpoint.step(compute)
+            self.starts[n_prototypes] = Start(kept["points"], kept["labels"])
+        return self.starts[n_prototypes]
+
+    def problem(self, setting: Setting) -> Problem:
+        """The training set with the start that the setting asks for."""
+        plain = self._plain(self.job.n_prototypes)
+        return self._grown(plain, setting) if setting.start == "grown" else plain
+
+    def gamma(self, setting: Setting) -> float:
+        """The sharpness that the setting stands for here."""
+        return self.job.wishes.gamma_at(self._plain(self.job.n_prototypes).usual_gamma, setting)
+
+    def scores(self, setting: Setting, held_out: LocalRows, n_classes: int) -> tuple[Array, Array]:
+        """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
+        problem, gamma = self.problem(setting), self.gamma(setting)
+        path = (setting.sharpness, setting.start)
+
+        def descend(state: State | None, keep: Keep | None) -> State:
+            found = problem.learn(
+                gamma,
+                setting.prior,
+                setting.smoothing,
+                begin=None if np.isinf(setting.prior) else self.ended.get(path),
+                callback=self.job.progress.of_descent(),
+                state=state,
+                keep=keep,
+            )
+            Z, labels = problem.scale.points(found.theta), problem.start.labels
+            D = _distances(held_out, self.view.geometry, Z)
+            nearest, soft = class_scores(D, labels, gamma, n_classes)
+            return {"u": found.theta, "nearest": nearest, "soft": soft}
+
+        found = self.job.checkpoint.step(descend)
+        if not np.isinf(setting.prior):
+            self.ended[path] = found["u"]
+        return found["nearest"], found["soft"]
+
+    def _plain(self, n_prototypes: int) -> Problem:
+        if n_prototypes not in self.problems:
+            start = self.start(n_prototypes)
+            self.problems[n_prototypes] = self._problem(start)
+        return self.problems[n_prototypes]
+
+    def _problem(self, start: Start, unit: float | None = None) -> Problem:
+        view = self.view
+        return Problem(view.rows, view.blocks, view.geometry, start, self.job.descent, view.sample, unit)
+
+    def _grown(self, plain: Problem, setting: Setting) -> Problem:
+        """One prototype per class is learned, then grown apart a little, towards the centroids of the plain start."""
+        if setting not in self.problems:
+            single = self._plain(int(plain.start.labels.max()) + 1)
+            gamma = self.job.wishes.gamma_at(single.usual_gamma, setting)
+
+            def descend(state: State | None, keep: Keep | None) -> State:
+                found = single.learn(
+                    gamma,
+                    setting.prior,
+                    setting.smoothing,
+                    callback=self.job.progress.of_descent(),
+                    state=state,
+                    keep=keep,
+                )
+                return {"u": found.theta}
+
+            learned = single.scale.points(self.job.checkpoint.step(descend)["u"])
+            start = _grow(self.view.geometry, plain.start, single.start, learned)
+            self.problems[setting] = self._problem(start, plain.scale.unit)
+        return self.problems[setting]
+
+
+def _grow(geometry: SmoothGeometry, groups: Start, centroids: Start, learned: Array) -> Start:
+    """Learned prototypes, one per class, moved apart by a tenth of how the class's groups lie round its centroid."""
+    of_class = np.argsort(centroids.labels)[groups.labels]
+    middle = centroids.points[of_class]
+    around = geometry.chart(middle)
+    offset = around.to_theta(groups.points) - around.to_theta(middle)
+    at_learned = geometry.chart(learned[of_class])
+    return Start(at_learned.to_point(at_learned.to_theta(learned[of_class]) + _GROW * offset), groups.labels)
+
+
+def _distances(rows: LocalRows, geometry: SmoothGeometry, Z: Array) -> Array:
+    """Distances of points in memory to prototypes, as loosely as which is nearest allows."""
+    linearize = geometry.linearize_at(Z, geometry.slacks[0])
+    return np.concatenate(rows.map(lambda: lambda X, *_: (linearize(X).D, None), rows.cut(len(Z))))
