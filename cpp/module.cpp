@@ -152,12 +152,14 @@ const Target* find_target(const std::string& name) {
 
 // Writes the lower triangles of `width` (d, d) matrices into packed panels, side by side.
 void pack_matrices(const double* const* matrices, size_t width, int d, double* out) {
-  for (int j = 0; j < d; j += kPanel)
+  for (int j = 0; j < d; j += kPanel) {
+    if (size_t(d - j) * width > 4096 && stopped()) return;
     for (int i = j; i < d; i++)
       for (int c = j; c < j + kPanel; c++, out += width) {
         const size_t at = size_t(std::max(i, c)) * d + std::min(i, c);
         for (size_t l = 0; l < width; l++) out[l] = c < d ? matrices[l][at] : 0.0;
       }
+  }
 }
 
 // Between these, pivots that are not tiny beside their diagonal entry have inverses and ratios within a float's range.
@@ -188,7 +190,9 @@ struct SpdBatch {
     const size_t size = packed_size(d), width = kernels->lanes, groups = (n + width - 1) / width;
     Buffer packed = allocate(product({groups, size, width}));
     std::vector<const double*> group(width);
-    for (size_t g = 0; g < groups; g++) {  // the last group is filled up with its last matrix
+    for (size_t g = 0; g < groups; g++) {
+      if (g % 64 == 0 && stopped()) return;
+      // the last group is filled up with its last matrix
       for (size_t l = 0; l < width; l++) group[l] = data + std::min<size_t>(g * width + l, n - 1) * d * d;
       pack_matrices(group.data(), width, d, packed.get() + g * size * width);
     }

@@ -203,7 +203,7 @@ class Sinkhorn(BaseEstimator):
     @property
     def effective_reg(self) -> float:
         """`reg` in units of the ground cost, with "auto" resolved."""
-        return resolve_reg(self.reg, check_ground_cost(self.ground_cost))
+        return resolve_reg(self.reg, self._check_settings())
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
@@ -224,7 +224,8 @@ class Sinkhorn(BaseEstimator):
 
     def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
         """The weighted barycenters, whatever Z is."""
-        cost = check_ground_cost(self.ground_cost) / self.effective_reg
+        M = self._check_settings()
+        cost = M / resolve_reg(self.reg, M)
         columns = [slice(j, j + 1) for j in range(W.shape[1])]
         debiased = self.value == "divergence"
         return np.stack(map_blocks(lambda j: barycenter(X, W[:, j.start], cost, debiased), columns, n_jobs))
@@ -249,7 +250,8 @@ class Sinkhorn(BaseEstimator):
         Z, solver = aligned(Z), self._solver()
         if len(Z) < _LEAST_POINTS or solver.transport or solver.cost.stabilised:
             return self.distances_to(Z)
-        M, reg = check_ground_cost(self.ground_cost), self.effective_reg
+        M = self._check_settings()
+        reg = resolve_reg(self.reg, M)
         kernel = np.exp(-M / reg)
         slack = self.tol * float(M.max())  # what a marginal error of tol can take off a value
         owner = pivots(Z, SquaredEuclidean().distances_to, _CENTERS)[1].argmin(axis=1)
@@ -340,9 +342,9 @@ class Sinkhorn(BaseEstimator):
             if gap.max() > _ASYMMETRY * M.max():
                 i, j = (int(k) for k in np.unravel_index(gap.argmax(), gap.shape))
                 raise ValueError(
-                    f"the Sinkhorn divergence needs a symmetric ground cost, and ground_cost[{i}, {j}] is {M[i, j]:g} "
-                    f"but ground_cost[{j}, {i}] {M[j, i]:g}; use value='dual' or 'transport', or "
-                    "(ground_cost + ground_cost.T) / 2"
+                    "the Sinkhorn divergence needs a symmetric ground cost; use value='dual' or 'transport', or "
+                    f"(ground_cost + ground_cost.T) / 2: ground_cost[{i}, {j}] is {M[i, j]:g} and "
+                    f"ground_cost[{j}, {i}] {M[j, i]:g}"
                 )
             if gap.any():  # rounding
                 M = 0.5 * (M + M.T)

@@ -87,9 +87,17 @@ def _symmetric(A: Array) -> Array:
 
 def _eigen_map(X: Array, function: Callable[[Array], Array]) -> Array:
     """Apply a function to the eigenvalues of each symmetric matrix."""
+    if X.ndim == 3 and len(calls := _short_calls(X)) > 1:
+        return np.concatenate([_eigen_map(X[rows], function) for rows in calls])
     values, vectors = np.linalg.eigh(X)
     mapped: Array = (vectors * function(values)[..., None, :]) @ vectors.swapaxes(-1, -2)
     return _symmetric(mapped)
+
+
+def _short_calls(X: Array) -> list[slice]:
+    """So many matrices at a time that LAPACK is soon done with them: Ctrl-C is answered between its calls only."""
+    step = max(1, 2 * 10**7 // X.shape[1] ** 3)
+    return [slice(start, start + step) for start in range(0, len(X), step)]
 
 
 def _log(values: Array) -> Array:
@@ -350,14 +358,16 @@ class AIRM(BaseEstimator):
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""
-        whiteners = np.linalg.inv(np.linalg.cholesky(Z))
+        whiteners = np.concatenate([np.linalg.inv(np.linalg.cholesky(Z[rows])) for rows in _short_calls(Z)])
 
         def distances(X: Array) -> Array:
             # Squared singular values of L_Z^-1 L_X are the eigenvalues of Z^-1 X, without squaring the condition
-            factors = np.linalg.cholesky(X)
+            factors = np.concatenate([np.linalg.cholesky(X[rows]) for rows in _short_calls(X)])
             D = np.empty((len(X), len(whiteners)))
             for j, A in enumerate(whiteners):
-                D[:, j] = 2.0 * np.linalg.norm(_log(np.linalg.svd(A @ factors, compute_uv=False)), axis=1)
+                for rows in _short_calls(X):
+                    values = np.linalg.svd(A @ factors[rows], compute_uv=False)
+                    D[rows, j] = 2.0 * np.linalg.norm(_log(values), axis=1)
             return D
 
         return distances
