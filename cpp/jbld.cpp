@@ -79,6 +79,7 @@ INLINE Scratch<T> carve(double* work, int d) {
 int64_t jbld_work(int d) {
   return W * (3 * (packed_size(d) + C * C) + 4 * (int64_t(d + 1) * d + C * C)) + packed_size(d);
 }
+INLINE int64_t work_of(int d) { return W * (int64_t(d) * d * d / 6 + 1); }  // of one factorisation
 template <class T>
 INLINE void clear(T* p, int64_t size) { __builtin_memset(p, 0, size * sizeof(T)); }
 
@@ -88,7 +89,9 @@ template <bool kInverse, class T, class X, class AtPivot>
 INLINE void factor(const X* x, const T* z, int d, const Scratch<T>& s, X weight, AtPivot at_pivot) {
   const X one = X{} + T(1);
   int64_t panel = 0;
+  Patience patience;
   for (int j = 0; j < d; j += C) {
+    if (patience.over(int64_t(C) * W * d * d / 2)) return;
     const bool narrow = j + 1 == d;  // the last panel of an odd matrix has one column
     X inverse0 = {}, inverse1 = {}, l10 = {};
     for_row_tiles<kRows>(j, d, [&](auto size, auto on_diagonal, int i) INLINE_LAMBDA {
@@ -147,7 +150,9 @@ template <class T>
 INLINE void add_inverse(const Scratch<T>& s, int d) {
   typedef typename Vector<T>::type X;
   const int end = (d + 1) & ~1;
+  Patience patience;
   for (int j = 0; j < d; j += C) {
+    if (patience.over(int64_t(C) * W * d * d / 2)) return;
     X* panel = s.g + int64_t(j) * d;
     for_row_tiles<kRows>(0, j + C < d ? j + C : d, [&](auto size, auto, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
@@ -192,7 +197,8 @@ void logdet(const double* x, int64_t groups, int d, double* work, double* out, d
   const int64_t size = packed_size(d);
   const Scratch<double> s = carve<double>(work, d);
   clear(s.z, size);
-  for (int64_t g = 0; g < groups; g++) {
+  Patience patience;
+  for (int64_t g = 0; g < groups && !patience.over(work_of(d)); g++) {
     LogProduct det;
     V margin = splat(1.0);
     const V* matrices = reinterpret_cast<const V*>(x) + g * size;
@@ -208,6 +214,7 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
               int d, const double* limit, double* lower, double* work, double* out) {
   const int64_t size = packed_size(d);
   const Scratch<double> s = carve<double>(work, d);
+  Patience patience;
   for (int64_t i = 0; i < n; i += W) {
     const V* matrices = reinterpret_cast<const V*>(x) + i / W * size;
     const V half_x = 0.5 * load(logdet_x + i);
@@ -215,6 +222,7 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
     double farthest = 0.0, *bound = lower ? lower + i / W * m : nullptr;
     for (int l = 0; limit && l < rows; l++) farthest = limit[i + l] > farthest ? limit[i + l] : farthest;
     for (int64_t j = 0; j < m; j++) {
+      if (patience.over(work_of(d))) return;
       if (limit && bound[j] > farthest) {  // no row of the group needs it
         for (int l = 0; l < rows; l++) out[(i + l) * m + j] = __builtin_inf();
         continue;
@@ -270,6 +278,7 @@ void pullback_in(const double* x, int64_t n, const double* z, int64_t m, int d, 
   const Scratch<double> s = carve<double>(work, d);
   const Scratch<T> t = carve<T>(work, d);
   clear(s.e, square), clear(s.f, square);
+  Patience patience;
   for (int64_t j = 0; j < m; j++) {
     const double* zj = z + j * size;
     clear(t.g, square);
@@ -307,6 +316,7 @@ void pullback_in(const double* x, int64_t n, const double* z, int64_t m, int d, 
     };
     for (int64_t i = 0; i < n; i += W) {
       const int64_t end = i + W < n ? i + W : n;
+      if (patience.over(4 * work_of(d))) return;
       int active = 0;
       for (int64_t row = i; row < end; row++) active += matters(row);
       for (int64_t row = i; active > 0 && row < end; row++)
@@ -331,7 +341,8 @@ void inverse(const double* x, int64_t n, int d, double* work, double* out) {
   clear(s.e, square), clear(s.f, square), clear(s.z, size);
   double ones[W];
   for (int l = 0; l < W; l++) ones[l] = 1.0;
-  for (int64_t i = 0; i < n; i++) {
+  Patience patience;
+  for (int64_t i = 0; i < n && !patience.over(work_of(d)); i++) {
     if (i % W == 0) {
       clear(s.g, square);
       add_inverses(reinterpret_cast<const V*>(x + i * size), s.z, d, s, ones);
@@ -343,7 +354,8 @@ void inverse(const double* x, int64_t n, int d, double* work, double* out) {
 // Chunks of boxes stay in registers while the coordinates go by.
 void box_gaps(const double* low, const double* high, int64_t boxes, const double* x, int64_t n, int p, double* out) {
   constexpr int kChunk = 4;
-  for (int64_t i = 0; i < n; i++) {
+  Patience patience;
+  for (int64_t i = 0; i < n && !patience.over(boxes * p); i++) {
     const double* xi = x + i * p;
     int64_t g = 0;
     for (; g + kChunk * W <= boxes; g += kChunk * W) {

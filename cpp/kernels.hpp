@@ -15,6 +15,7 @@ struct SinkhornTables {
   bool scaling_is_safe;     // exp(-cost) and every scaling stay far from overflow: use the shared kernel
   bool single_is_safe;      // also in single precision
   double reg;
+  double coarsest;          // reg over that from which it may fall to reg in stages
   const double* kernel;     // exp(-C), rows tiled for the x half-step
   const double* kernel_t;   // exp(-C)', rows tiled for the z half-step
   const float* kernel_single;    // the same in single precision
@@ -28,9 +29,9 @@ struct SinkhornJob {
   const double* x;          // (n, n_bins) histograms
   const double* z;          // (m, n_bins)
   int64_t n, m;
-  double tol;               // on the L1 error of the x marginal
+  double tol;               // on the L1 error of a marginal, the other being exact
   int max_iter;
-  bool transport;           // value = <T, M> instead of the dual value
+  bool transport;           // value = <T, M>, of T rounded to its marginals, instead of the dual value
   bool single;              // scale in single precision, where that is safe: for a tol above about 1e-5
   double* potential_x;      // (n, m, n_bins) start and result, or null: start at zero and keep nothing
   double* relaxation;       // (n, m) over-relaxation to start with and learnt, or null, with potential_x
@@ -43,6 +44,10 @@ struct SinkhornJob {
 };
 
 enum class SpectralMap { log, exp, sqrt, inverse_sqrt };
+
+// Asked every few milliseconds by every loop that may last (Ctrl-C, a failure elsewhere); true: give up, the result is
+// thrown away. Defined in module.cpp.
+bool stopped();
 
 struct Kernels {
   int lanes;                // doubles in a vector

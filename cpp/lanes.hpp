@@ -53,6 +53,16 @@ constexpr int kAccumulators = 24;
 constexpr int kAccumulators = 12;
 #endif
 
+// Asks whether to give up, once in about a million multiplications.
+struct Patience {
+  int64_t left = 1000000;
+  bool over(int64_t work) {
+    if ((left -= work) > 0) return false;
+    left = 1000000;
+    return stopped();
+  }
+};
+
 template <int N>
 struct Int {
   static constexpr int value = N;

@@ -6,6 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -65,6 +67,50 @@ Out<T> make_array(std::initializer_list<size_t> shape) {
   return Out<T>(data, shape.size(), shape.begin(), owner);
 }
 
+// ---- giving up ------------------------------------------------------------------------------------------------
+
+// What threads that work on one task share: once it is cancelled, their kernels give up.
+struct Task {
+  std::atomic<bool> cancelled{false};
+};
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);  // at signals, which takes the GIL
+thread_local Task* task = nullptr;     // of this thread; kept alive by its caller
+thread_local bool looks = true;        // a thread that only helps leaves signals to others
+thread_local bool gave_up = false;
+thread_local Clock::time_point next_look;
+
+}  // namespace
+
+bool stopped() {
+  if (gave_up) return true;
+  if (task && task->cancelled.load(std::memory_order_relaxed)) return gave_up = true;
+  if (!looks) return false;
+  const auto now = Clock::now();
+  if (now < next_look) return false;
+  next_look = now + kBetweenLooks;
+  nb::gil_scoped_acquire held;
+  return gave_up = PyErr_CheckSignals() != 0;  // runs Python's handlers, in its main thread only
+}
+
+namespace {
+
+// Runs a kernel without the GIL, and raises what made it give up, if it did.
+template <class Kernel>
+void run(Kernel kernel) {
+  gave_up = false;
+  next_look = Clock::now() + kBetweenLooks;
+  {
+    nb::gil_scoped_release released;
+    kernel();
+  }
+  if (!gave_up) return;
+  gave_up = false;
+  if (PyErr_Occurred()) throw nb::python_error();
+  throw std::runtime_error("given up, since another thread of this task failed");
+}
+
 // ---- instruction sets -----------------------------------------------------------------------------------------
 
 struct Target {
@@ -105,12 +151,14 @@ const Target* find_target(const std::string& name) {
 
 // Writes the lower triangles of `width` (d, d) matrices into packed panels, side by side.
 void pack_matrices(const double* const* matrices, size_t width, int d, double* out) {
-  for (int j = 0; j < d; j += kPanel)
+  for (int j = 0; j < d; j += kPanel) {
+    if (size_t(d - j) * width > 4096 && stopped()) return;
     for (int i = j; i < d; i++)
       for (int c = j; c < j + kPanel; c++, out += width) {
         const size_t at = size_t(std::max(i, c)) * d + std::min(i, c);
         for (size_t l = 0; l < width; l++) out[l] = c < d ? matrices[l][at] : 0.0;
       }
+  }
 }
 
 // Between these, pivots that are not tiny beside their diagonal entry have inverses and ratios within a float's range.
@@ -131,7 +179,9 @@ struct SpdBatch {
     if (X.shape(1) < 1 || X.shape(1) > 20000) throw std::invalid_argument("matrices must be 1 to 20000 wide");
     n = int64_t(X.shape(0)), d = int(X.shape(1));
     const double* data = data_of(X);
-    nb::gil_scoped_release released;
+    run([&] { pack(data); });
+  }
+  void pack(const double* data) {
     for (size_t i = 0; i < size_t(n) * d; i++) {
       const double entry = data[i / d * d * d + i % d * (d + 1)];
       moderate &= entry >= kLeastModerate && entry <= kMostModerate;
@@ -139,7 +189,9 @@ struct SpdBatch {
     const size_t size = packed_size(d), width = kernels->lanes, groups = (n + width - 1) / width;
     Buffer packed = allocate(product({groups, size, width}));
     std::vector<const double*> group(width);
-    for (size_t g = 0; g < groups; g++) {  // the last group is filled up with its last matrix
+    for (size_t g = 0; g < groups; g++) {
+      if (g % 64 == 0 && stopped()) return;
+      // the last group is filled up with its last matrix
       for (size_t l = 0; l < width; l++) group[l] = data + std::min<size_t>(g * width + l, n - 1) * d * d;
       pack_matrices(group.data(), width, d, packed.get() + g * size * width);
     }
@@ -160,9 +212,10 @@ struct SpdBatch {
     if (!lanes) throw std::invalid_argument("only matrices packed in lanes can be inverted");
     auto out = make_array<double>({size_t(n), size_t(d), size_t(d)});
     double* result = out.data();
-    nb::gil_scoped_release released;
-    Buffer work = allocate(kernels->jbld_work(d));
-    kernels->inverse(matrices.get(), n, d, work.get(), result);
+    run([&] {
+      Buffer work = allocate(kernels->jbld_work(d));
+      kernels->inverse(matrices.get(), n, d, work.get(), result);
+    });
     return out;
   }
   Out<double> copy(const Buffer& b) const {
@@ -188,10 +241,11 @@ Out<double> jbld_pairwise(const SpdBatch& x, const SpdBatch& z, std::optional<In
   const double* far = limit ? data_of(*limit) : nullptr;
   auto out = make_array<double>({size_t(x.n), size_t(z.n)});
   double* data = out.data();
-  nb::gil_scoped_release released;
-  Buffer work = allocate(x.kernels->jbld_work(x.d));
-  x.kernels->jbld_pairwise(x.matrices.get(), x.logdet.get(), x.n, z.matrices.get(), z.logdet.get(), z.n, x.d,
-                           far, bound, work.get(), data);
+  run([&] {
+    Buffer work = allocate(x.kernels->jbld_work(x.d));
+    x.kernels->jbld_pairwise(x.matrices.get(), x.logdet.get(), x.n, z.matrices.get(), z.logdet.get(), z.n, x.d, far,
+                             bound, work.get(), data);
+  });
   return out;
 }
 
@@ -203,10 +257,11 @@ Out<double> jbld_pullback(const SpdBatch& x, const SpdBatch& z, In<double, 2> we
   auto out = make_array<double>({size_t(z.n), size_t(x.d), size_t(x.d)});
   double* data = out.data();
   const double* w = data_of(weight);
-  nb::gil_scoped_release released;
-  Buffer work = allocate(x.kernels->jbld_work(x.d));
-  x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance,
-                           single && x.moderate && z.moderate, work.get(), data);
+  run([&] {
+    Buffer work = allocate(x.kernels->jbld_work(x.d));
+    x.kernels->jbld_pullback(x.matrices.get(), x.n, z.matrices.get(), z.n, x.d, w, tolerance,
+                             single && x.moderate && z.moderate, work.get(), data);
+  });
   return out;
 }
 
@@ -217,8 +272,7 @@ Out<double> box_gaps(In<double, 2> low, In<double, 2> high, In<double, 2> X) {
   auto out = make_array<double>({n, boxes});
   double* data = out.data();
   const double *l = data_of(low), *h = data_of(high), *x = data_of(X);
-  nb::gil_scoped_release released;
-  chosen->kernels.box_gaps(l, h, int64_t(boxes), x, int64_t(n), int(p), data);
+  run([&] { chosen->kernels.box_gaps(l, h, int64_t(boxes), x, int64_t(n), int(p), data); });
   return out;
 }
 
@@ -226,6 +280,7 @@ Out<double> box_gaps(In<double, 2> low, In<double, 2> high, In<double, 2> X) {
 
 // Scalings are at most about exp(1.5 max C): 300 keeps them within 1e200, and 40 within 1e27, for floats.
 constexpr double kSafeCost = 300.0, kSafeSingleCost = 40.0;
+constexpr double kCoarseCost = 10.0;  // median C from which reg falls in stages: plain iterations converge fast there
 
 struct SinkhornCost {
   const Kernels* kernels;
@@ -245,6 +300,7 @@ struct SinkhornCost {
       std::fill_n(b->get(), size, 0.0);
     }
     double largest = 0;
+    std::vector<double> positive;
     for (int i = 0; i < d; i++)
       for (int j = 0; j < d; j++) {
         const double raw = m[size_t(i) * d + j], c = raw / reg, k = std::exp(-c);
@@ -253,7 +309,14 @@ struct SinkhornCost {
         kernel[(size_t(i / rows) * d + j) * rows + i % rows] = k;
         kernel_t[(size_t(j / rows) * d + i) * rows + j % rows] = k;
         largest = std::max(largest, c);
+        if (c > 0) positive.push_back(c);
       }
+    double coarsest = 1.0;
+    if (largest > kSafeCost) {
+      const auto median = positive.begin() + positive.size() / 2;
+      std::nth_element(positive.begin(), median, positive.end());
+      coarsest = std::min(1.0, kCoarseCost / *median);
+    }
     for (int i = d; i < padded; i++)  // bins that fill the last tile repeat bin 0, so that they stay positive
       for (int j = 0; j < d && i / rows == (d - 1) / rows; j++) {
         kernel[(size_t(i / rows) * d + j) * rows + i % rows] = kernel[size_t(j) * rows];
@@ -262,8 +325,8 @@ struct SinkhornCost {
     singles = allocate(size);
     float *single = reinterpret_cast<float*>(singles.get()), *single_t = single + size;
     for (size_t k = 0; k < size; k++) single[k] = float(kernel[k]), single_t[k] = float(kernel_t[k]);
-    tables = {d, padded, largest <= kSafeCost, largest <= kSafeSingleCost, reg, kernel.get(), kernel_t.get(), single,
-              single_t, plan_cost.get(), cost.get(), cost_t.get()};
+    tables = {d, padded, largest <= kSafeCost, largest <= kSafeSingleCost, reg, coarsest, kernel.get(), kernel_t.get(),
+              single, single_t, plan_cost.get(), cost.get(), cost_t.get()};
   }
 };
 
@@ -302,11 +365,10 @@ nb::tuple sinkhorn(const SinkhornCost& cost, In<double, 2> X, In<double, 2> Z,
                   value.data(),
                   iterations.data(),
                   error.data()};
-  {
-    nb::gil_scoped_release released;
+  run([&] {
     Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
     cost.kernels->sinkhorn(cost.tables, job, work.get());
-  }
+  });
   return nb::make_tuple(value, iterations, error);
 }
 
@@ -316,14 +378,13 @@ nb::tuple sinkhorn_self(const SinkhornCost& cost, In<double, 2> X, double tol, i
   auto value = make_array<double>({n}), error = make_array<double>({n});
   auto potential = make_array<double>({n, X.shape(1)});
   auto iterations = make_array<int32_t>({n});
-  {
-    double *v = value.data(), *p = potential.data(), *e = error.data();
-    int32_t* it = iterations.data();
-    const double* x = data_of(X);
-    nb::gil_scoped_release released;
+  double *v = value.data(), *p = potential.data(), *e = error.data();
+  int32_t* it = iterations.data();
+  const double* x = data_of(X);
+  run([&] {
     Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
     cost.kernels->sinkhorn_self(cost.tables, x, int64_t(n), tol, std::max(max_iter, 1), work.get(), v, p, it, e);
-  }
+  });
   return nb::make_tuple(value, potential, iterations, error);
 }
 
@@ -336,9 +397,10 @@ Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<doub
   auto out = make_array<double>({m, X.shape(1)});
   double* data = out.data();
   const double *x = data_of(X), *p = data_of(potential), *w = data_of(weight);
-  nb::gil_scoped_release released;
-  Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
-  cost.kernels->sinkhorn_pullback(cost.tables, x, int64_t(n), int64_t(m), p, w, tolerance, single, work.get(), data);
+  run([&] {
+    Buffer work = allocate(cost.kernels->sinkhorn_work(cost.tables));
+    cost.kernels->sinkhorn_pullback(cost.tables, x, int64_t(n), int64_t(m), p, w, tolerance, single, work.get(), data);
+  });
   return out;
 }
 
@@ -410,6 +472,13 @@ NB_MODULE(_core, module) {
   });
   module.def("target", [] { return chosen->name; });
   module.def("set_target", [](const std::string& name) { chosen = find_target(name); }, "name"_a);
+
+  nb::class_<Task>(module, "Task")
+      .def(nb::init<>())
+      .def("cancel", [](Task& t) { t.cancelled = true; });
+  // Kernels of this thread give up when the task is cancelled; `helping`: and leave signals to other threads
+  module.def("join_task", [](Task& t, bool helping) { task = &t, looks = !helping; }, "task"_a, "helping"_a);
+  module.def("leave_task", [] { task = nullptr, looks = true; });
 
   nb::class_<SpdBatch>(module, "SpdBatch")
       .def(nb::init<In<double, 3>, bool>(), "X"_a, "lanes"_a)

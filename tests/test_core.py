@@ -320,11 +320,16 @@ def test_a_pair_cut_short_reports_its_true_error(rng, times):
     X, Z = random_histograms(rng, 5, 16), random_histograms(rng, 3, 16)
     value, iterations, error, _ = solve(M, reg, X, Z, tol=0.0, max_iter=5)
     assert (iterations == 5).all()
-    before = solve(M, reg, X, Z, tol=0.0, max_iter=4)[3]
+    before, after = (solve(M, reg, X, Z, tol=0.0, max_iter=steps)[3] for steps in (4, 5))
     for i, a in enumerate(X):
         for j, b in enumerate(Z):
-            actual = reference.marginal_error(reference.transport_of(before[i, j], a, b, M, reg), a)
-            assert_allclose(error[i, j], actual, rtol=1e-9)
+            earlier, later = (
+                reference.marginal_error(reference.transport_of(f[i, j], a, b, M, reg), a) for f in (before, after)
+            )
+            if times == 10:
+                assert_allclose(error[i, j], earlier, rtol=1e-9)
+            else:  # Newton's: that of the plan before the last half-step, which can only make it smaller
+                assert later * (1 - 1e-9) <= error[i, j] < 3 * later
     assert np.isfinite(value).all()
 
 
@@ -372,7 +377,7 @@ def test_between_single_bins_the_value_is_the_ground_cost(times, transport):
 def test_two_even_bins_have_the_value_of_the_closed_form(c):
     """With marginals 1/2 and cost c / reg off the diagonal, T = [[1, e], [e, 1]] / (2 + 2 e), e = exp(-c)."""
     M, even, e = 0.7 * c * (1 - np.eye(2)), np.full((1, 2), 0.5), np.exp(-c)
-    assert_allclose(solve(M, 0.7, even, even, transport=True)[0], [[0.7 * c * e / (1 + e)]], rtol=1e-13)
+    assert_allclose(solve(M, 0.7, even, even, transport=True)[0], [[0.7 * c * e / (1 + e)]], rtol=1e-13, atol=1e-75)
     assert_allclose(solve(M, 0.7, even, even)[0], [[0.7 * (np.log(2) - np.log1p(e))]], rtol=1e-13)
 
 

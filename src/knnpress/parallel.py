@@ -18,6 +18,8 @@ import joblib
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from knnpress import _core
+
 __all__ = ["BLOCK_BYTES", "MEMORY_BYTES", "map_blocks", "map_tasks", "resolve_n_jobs", "row_blocks"]
 
 Item = TypeVar("Item")
@@ -86,7 +88,8 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
     """Return ``[function(block) for block in blocks]``, computed by threads.
 
     BLAS is held to one thread meanwhile, so that the cores are shared out once and its sums do not depend on their
-    number. An exception (or Ctrl-C) cancels the blocks not yet begun and is raised here.
+    number. An exception (or Ctrl-C) cancels the blocks not yet begun, makes native kernels give up those they are at,
+    and is raised here.
     """
     workers = min(resolve_n_jobs(n_jobs), len(blocks))
     with _one_blas_thread:
@@ -122,9 +125,15 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
     failures: list[BaseException] = []
     turns, changed = iter(range(len(blocks))), threading.Condition()
     done, helping = False, 0
+    task = _core.Task()  # by which kernels of one thread learn that another has failed
 
-    def work() -> None:
+    def fail(failure: BaseException) -> None:
+        failures.append(failure)
+        task.cancel()
+
+    def work(helping: bool) -> None:
         _inside.worker = True
+        _core.join_task(task, helping)
         try:
             while not failures:
                 with changed:
@@ -133,8 +142,9 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
                     return
                 results[turn] = function(blocks[turn])
         except BaseException as failure:
-            failures.append(failure)
+            fail(failure)
         finally:
+            _core.leave_task()
             _inside.worker = False
 
     def help_out() -> None:
@@ -143,14 +153,14 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
             if changed.wait_for(lambda: done, _GRACE):
                 return
             helping += 1
-        work()
+        work(helping=True)
         with changed:
             helping -= 1
             changed.notify_all()
 
     for _ in range(workers - 1):
         threading.Thread(target=help_out, daemon=True).start()
-    work()
+    work(helping=False)
     while True:  # until no thread works on the caller's arrays any more, whatever interrupts the waiting
         try:
             with changed:
@@ -159,7 +169,7 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
                 changed.wait_for(lambda: not helping)
             break
         except BaseException as failure:  # Ctrl-C
-            failures.append(failure)
+            fail(failure)
     if failures:
         raise failures[0]
     return [results[turn] for turn in range(len(blocks))]

@@ -230,10 +230,11 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (n,):
         raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {n} points")
-    total = weights.sum()
-    if not (np.isfinite(total) and (weights >= 0).all() and total > 0):
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError("weights must be finite and non-negative, and not all zero")
-    return weights / total
+    weights = weights / weights.max()  # their sum may overflow
+    scaled: Array = weights / weights.sum()
+    return scaled
 
 
 def aligned(X: Array) -> Array:

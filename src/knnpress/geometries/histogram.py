@@ -39,6 +39,8 @@ __all__ = ["EMD", "Sinkhorn"]
 
 _AUTO_REG = 0.1  # of the median positive ground cost
 _LARGEST_COST = 1e300
+_FAINT = 1e-290  # share of a histogram below which a bin counts as empty: products of such numbers underflow
+_ASYMMETRY = 1e-5  # of the largest cost: below it is rounding, as of costs computed in single precision
 _LEAST_POINTS = 64  # below which a plain search is as quick
 _LOOSEST = (0.05, 1e3)  # what is good enough for a pair of no weight: an L1 error of marginals, and times the tolerance
 _SINGLE = 1e-4  # L1 error of marginals that floats reach with ease
@@ -66,11 +68,11 @@ def check_histograms(X: ArrayLike, name: str = "X", n_bins: int | None = None) -
         )
     with np.errstate(over="ignore"):
         totals = array.sum(axis=1, keepdims=True)
-    if np.abs(totals - 1.0).max() <= 1e-14:
-        return array
-    scaled = array / largest  # first by the largest bin: totals may overflow
-    normalised: Array = scaled / scaled.sum(axis=1, keepdims=True)
-    return normalised
+    if np.abs(totals - 1.0).max() > 1e-14:
+        scaled = array / largest  # first by the largest bin: totals may overflow
+        array = scaled / scaled.sum(axis=1, keepdims=True)
+    faint = (array > 0) & (array < _FAINT)
+    return np.where(faint, 0.0, array) if faint.any() else array
 
 
 def check_ground_cost(ground_cost: ArrayLike | None) -> Array:
@@ -200,7 +202,7 @@ class Sinkhorn(BaseEstimator):
     @property
     def effective_reg(self) -> float:
         """`reg` in units of the ground cost, with "auto" resolved."""
-        return resolve_reg(self.reg, check_ground_cost(self.ground_cost))
+        return resolve_reg(self.reg, self._check_settings())
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
@@ -221,7 +223,8 @@ class Sinkhorn(BaseEstimator):
 
     def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
         """The weighted barycenters, whatever Z is."""
-        cost = check_ground_cost(self.ground_cost) / self.effective_reg
+        M = self._check_settings()
+        cost = M / resolve_reg(self.reg, M)
         columns = [slice(j, j + 1) for j in range(W.shape[1])]
         debiased = self.value == "divergence"
         return np.stack(map_blocks(lambda j: barycenter(X, W[:, j.start], cost, debiased), columns, n_jobs))
@@ -246,7 +249,8 @@ class Sinkhorn(BaseEstimator):
         Z, solver = aligned(Z), self._solver()
         if len(Z) < _LEAST_POINTS or solver.transport or solver.cost.stabilised:
             return self.distances_to(Z)
-        M, reg = check_ground_cost(self.ground_cost), self.effective_reg
+        M = self._check_settings()
+        reg = resolve_reg(self.reg, M)
         kernel = np.exp(-M / reg)
         slack = self.tol * float(M.max())  # what a marginal error of tol can take off a value
         owner = pivots(Z, SquaredEuclidean().distances_to, _CENTERS)[1].argmin(axis=1)
@@ -348,11 +352,17 @@ class Sinkhorn(BaseEstimator):
         if self.value not in ("divergence", "dual", "transport"):
             raise ValueError(f"value is {self.value!r}; choose 'divergence', 'dual' or 'transport'")
         M = check_ground_cost(self.ground_cost)
-        if self.value == "divergence" and np.abs(M - M.T).max() > 1e-8 * M.max():
-            raise ValueError(
-                "the Sinkhorn divergence needs a symmetric ground cost; use value='dual' or 'transport', or "
-                "(ground_cost + ground_cost.T) / 2"
-            )
+        if self.value == "divergence":
+            gap = np.abs(M - M.T)
+            if gap.max() > _ASYMMETRY * M.max():
+                i, j = (int(k) for k in np.unravel_index(gap.argmax(), gap.shape))
+                raise ValueError(
+                    "the Sinkhorn divergence needs a symmetric ground cost; use value='dual' or 'transport', or "
+                    f"(ground_cost + ground_cost.T) / 2: ground_cost[{i}, {j}] is {M[i, j]:g} and "
+                    f"ground_cost[{j}, {i}] {M[j, i]:g}"
+                )
+            if gap.any():  # rounding
+                M = 0.5 * (M + M.T)
         resolve_reg(self.reg, M)
         return M
 
