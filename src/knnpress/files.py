@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import secrets
@@ -16,8 +17,9 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["check_output", "check_unpacked", "most_unpacked", "read_npy", "read_npz", "replacing"]
+__all__ = ["check_output", "check_unpacked", "file_stem", "most_unpacked", "read_npy", "read_npz", "replacing"]
 
+_LONGEST_STEM = 100  # letters; most systems take 255 bytes
 _UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow to
 
 
@@ -29,6 +31,22 @@ def check_output(path: Path | None) -> None:
         raise FileNotFoundError(f"there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a folder or a device; give the name of a file")
+
+
+def file_stem(name: str) -> str:
+    """A name of any kind as that of a file, in which it cannot lead elsewhere; usual names stay as they are.
+
+    What a path or a system could take for something else is written as ``%`` and its code. Names that differ stay
+    different: a long one is cut, and ends in a hash of all of it.
+    """
+    kept = "".join(
+        letter if letter.isprintable() and letter not in '/\\:*?"<>|%' else f"%{ord(letter):02X}" for letter in name
+    )
+    kept = f"%2E{kept[1:]}" if kept.startswith(".") else kept or "%"
+    if len(kept) <= _LONGEST_STEM and len(kept.encode()) <= 2 * _LONGEST_STEM:
+        return kept
+    code = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{kept[: _LONGEST_STEM // 2]}%{code}"
 
 
 @contextmanager

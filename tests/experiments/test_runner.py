@@ -15,6 +15,7 @@ from knnpress.experiments import load_plan, read_records, run_plan
 from knnpress.experiments.measure import tune_method
 from knnpress.experiments.records import Recorder
 from knnpress.experiments.tasks import Tasks
+from knnpress.report.records import read_results
 
 PLAN = """
 seed = 1
@@ -121,6 +122,26 @@ def test_data_sets_can_be_run_one_after_the_other(finished, tmp_path):
     assert counts == [(k, len(counts)) for k in range(1, len(counts) + 1)]  # the other data set's runs do not count
     assert untimed(tmp_path / "records.jsonl") == untimed(whole)
     assert set(json.loads((tmp_path / "plan.json").read_text())["data"]) == {"covariances", "histograms"}
+
+
+@pytest.mark.parametrize("name", ["../../pwn", "a/b", "/abs", "..", ".hidden", "x" * 300, "a\\u0000b", "ü % 1"])
+def test_a_name_of_any_kind_stays_within_the_folder_and_its_exhibit_is_found(name, tmp_path):
+    one = PLAN.split("[[study]]")[0].replace("n_splits = 2", "n_splits = 1").replace("160", "60")
+    study = f'[[study]]\ndata = "{name}"\nsource = "digits-covariances"\nmethods = ["full", "SCC"]\n'
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "mine.toml").write_text(one.replace("0.15", "0.4") + study)
+    out = tmp_path / "deep" / "er" / "out"
+    plan = load_plan(tmp_path / "plans" / "mine.toml")
+    records = read_records(run_plan(plan, out))
+    assert [record["method"] for record in records] == ["full", "SCC"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "plans"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
+    shown = read_results(out)
+    assert shown.notices == []
+    (exhibit,) = shown.exhibits.values()
+    assert exhibit.method == "SCC"
+    assert "prototypes" in exhibit.arrays
+    assert read_records(run_plan(plan, out)) == records
 
 
 def test_another_plan_is_refused_and_a_longer_one_goes_on(plan_file, tmp_path):

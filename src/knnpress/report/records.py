@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knnpress.files import read_npz
+from knnpress.files import file_stem, read_npz
 from knnpress.typing import Array
 
 __all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
@@ -235,9 +235,8 @@ def _data_set(name: str, about: object) -> DataSet:
 
 
 def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
-    if name != Path(name).name:  # a name is no path
-        return Exhibit()
-    path, about = folder / f"{name}.npz", folder / f"{name}.json"
+    stem = file_stem(name)  # a name is no path
+    path, about = folder / f"{stem}.npz", folder / f"{stem}.json"
     arrays: dict[str, Array] = {}
     if path.is_file():
         try:
