@@ -616,6 +616,25 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(photos, model, tm
     assert failed(knnpress_main("compress", photos / "test", "-o", tmp_path), tmp_path, "folder")
 
 
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write to")
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(photos, model, vectors, tmp_path, knnpress_main):
+    """Every input is absent: had the work begun, the error would be about that."""
+    absent, place = tmp_path / "absent.npz", Path("/proc/x.npz")
+    for args in (
+        ("compress", absent, "-o", place),
+        ("compress", absent, "-o", tmp_path / "m.knnp", "--checkpoint", place),
+        ("predict", absent, photos, "-o", place),
+        ("describe", absent, "-o", place),
+        ("tune", absent, "-o", place),
+        ("doctor", absent, "--fix", "-o", place),
+        ("experiment", "digits", "-o", place.parent / "out"),
+        ("report", absent, "-o", place),
+        ("report", absent, "-o", tmp_path / "r.html", "--files", place.parent / "out"),
+    ):
+        assert failed(knnpress_main(*args), "the folder /proc cannot be written")
+    assert os.listdir(tmp_path) == [vectors.name]
+
+
 @pytest.mark.parametrize("evil", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\tx", 'a,b"c\nd'])
 def test_no_cell_is_a_formula(evil, tmp_path, knnpress_main):
     name = evil.replace("/", "÷")

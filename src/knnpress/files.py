@@ -17,7 +17,16 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["check_output", "check_unpacked", "file_stem", "most_unpacked", "read_npy", "read_npz", "replacing"]
+__all__ = [
+    "check_folder",
+    "check_output",
+    "check_unpacked",
+    "file_stem",
+    "most_unpacked",
+    "read_npy",
+    "read_npz",
+    "replacing",
+]
 
 _LONGEST_STEM = 100  # letters; most systems take 255 bytes
 _UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow to
@@ -25,12 +34,38 @@ _UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow
 
 def check_output(path: Path | None) -> None:
     """Refuse a file that could not be written: before the work rather than after."""
-    if path is None:
-        return
+    if path is not None:
+        _check_place(path)
+        _try_folder(path.resolve().parent)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that could not be made or written to, likewise; it is not made."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise ValueError(f"{there} is not a folder; give another place")
+    _try_folder(there)
+
+
+def _check_place(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a folder or a device; give the name of a file")
+
+
+def _try_folder(folder: Path) -> None:
+    """Write a file of no bytes and remove it: permissions alone do not tell."""
+    trial = _temporary(folder)
+    try:
+        trial.open("xb").close()
+    except OSError as error:
+        raise OSError(f"the folder {folder} cannot be written to ({error.strerror}); give another place") from error
+    trial.unlink()
+
+
+def _temporary(folder: Path) -> Path:
+    return folder / f".knnpress-{secrets.token_hex(8)}.tmp"
 
 
 def file_stem(name: str) -> str:
@@ -52,9 +87,9 @@ def file_stem(name: str) -> str:
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes the place of `path` when the block ends well, and vanishes when it does not."""
-    check_output(path)
+    _check_place(path)
     path = path.resolve()  # through a link, to the file it stands for
-    temporary = path.parent / f".knnpress-{secrets.token_hex(8)}.tmp"
+    temporary = _temporary(path.parent)
     try:
         with open(temporary, "xb") as file:
             yield file

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.experiments.plan import Plan
+from knnpress.files import check_folder
 
 __all__ = ["Recorder", "read_records"]
 
@@ -40,6 +41,7 @@ class Recorder:
         self.folder = folder
         self.fingerprints = {(s.data, s.variant): plan.study_fingerprint(s) for s in plan.studies}
         self.path = folder / "records.jsonl"
+        check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             self._mend()
