@@ -652,6 +652,21 @@ def test_no_cell_is_a_formula(evil, tmp_path, knnpress_main):
         assert out == (tmp_path / "out.csv").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("evil", ["a;=1+1", "a;  @x", "b\t-2+3", "a;b"])
+def test_no_cell_is_split_into_a_formula_where_semicolons_or_tabs_part_cells(evil, tmp_path, knnpress_main):
+    write_folder(tmp_path / "photos", 4, seed=0, classes=("rows", "columns"))
+    (tmp_path / "photos" / "rows").rename(tmp_path / "photos" / evil)
+    (tmp_path / "photos" / "columns" / "0.png").rename(tmp_path / f"{evil}.png")
+    assert knnpress_main("compress", tmp_path / "photos", "-o", tmp_path / "m.knnp", "--method", "full")[0] == 0
+    status, out, _ = knnpress_main("predict", tmp_path / "m.knnp", tmp_path)
+    assert status == 0
+    assert f'"{evil}.png"' in out.splitlines()[1] + out.splitlines()[-1]
+    for line in out.splitlines():
+        for separator in ";\t":  # as a spreadsheet would: quotes count where a cell begins
+            (cells,) = csv.reader([line], delimiter=separator)
+            assert not any(cell.strip().startswith(("=", "+", "-", "@")) for cell in cells), line
+
+
 def test_negative_numbers_are_no_formulas(vectors, tmp_path, knnpress_main):
     with np.load(vectors) as file:
         np.savez(tmp_path / "signs.npz", X=file["X"], y=2 * file["y"] - 1)

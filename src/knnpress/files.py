@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +22,7 @@ __all__ = [
     "check_folder",
     "check_output",
     "check_unpacked",
+    "csv_text",
     "file_stem",
     "most_unpacked",
     "read_npy",
@@ -28,6 +30,10 @@ __all__ = [
     "replacing",
 ]
 
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_LATER_FORMULA = re.compile(r"([;|\t\r\n]\s*)([=+\-@＝＋－＠])")
+_QUOTE = '"'
 _LONGEST_STEM = 100  # letters; most systems take 255 bytes
 _UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow to
 
@@ -82,6 +88,23 @@ def file_stem(name: str) -> str:
         return kept
     code = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
     return f"{kept[: _LONGEST_STEM // 2]}%{code}"
+
+
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as CSV of which no spreadsheet takes a part for a formula, whatever it thinks parts cells; numbers are none.
+
+    An apostrophe goes before what looks like a formula. Where semicolons or tabs part cells, quotes count in the first
+    cell of a line alone, so there they are enough.
+    """
+    return "".join(",".join(_csv_cell(cell, k > 0) for k, cell in enumerate(row)) + "\n" for row in rows)
+
+
+def _csv_cell(cell: str, later: bool) -> str:
+    if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        cell = f"'{cell}"
+    if later:
+        cell = _LATER_FORMULA.sub(r"\1'\2", cell)
+    return f'"{cell.replace(_QUOTE, 2 * _QUOTE)}"' if re.search(r'[",;|\t\r\n]', cell) else cell
 
 
 @contextmanager
