@@ -667,6 +667,38 @@ def test_no_cell_is_split_into_a_formula_where_semicolons_or_tabs_part_cells(evi
             assert not any(cell.strip().startswith(("=", "+", "-", "@")) for cell in cells), line
 
 
+def test_file_names_that_are_no_utf8_do_not_cost_the_output(photos, model, tmp_path):
+    folder = os.fsencode(tmp_path / "odd")
+    os.mkdir(folder)
+    for name in (b"fine.png", b"caf\xe9.png"):
+        shutil.copy(photos / "test" / "rows" / "0.png", os.path.join(folder, name))
+    for env in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        done = subprocess.run(
+            [KNNPRESS, "predict", model, folder], capture_output=True, env=os.environ | env, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert [line.split(b",")[0] for line in done.stdout.splitlines()] == [b"item", b"caf\\udce9.png", b"fine.png"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", "> /dev/full", "2> /dev/full"])
+def test_closed_or_full_streams_are_tolerated(closed, model, photos, vectors, tmp_path):
+    def shell(command):
+        done = subprocess.run(["sh", "-c", f"{KNNPRESS} {command} {closed}"], capture_output=True, text=True)
+        assert not re.search("Traceback|Exception", done.stderr)
+        return done
+
+    done = shell(f"predict {model} {photos / 'test' / 'rows'} -o {tmp_path / 'out.csv'}")
+    assert len(read_csv(tmp_path / "out.csv")) == 12  # and nothing else is written into it
+    full = closed == "> /dev/full"
+    assert done.returncode == (2 if full else 0)
+    if full:
+        assert "No space left on device" in done.stderr
+    if "2>" in closed:
+        assert shell(f"inspect {tmp_path / 'absent'}").returncode == 2
+        assert shell(f"compress {vectors} -o {tmp_path / 'm.knnp'} -v").returncode == 0
+        assert kp.load(tmp_path / "m.knnp").predict(np.zeros((1, 3))).tolist() == ["low"]
+
+
 def test_negative_numbers_are_no_formulas(vectors, tmp_path, knnpress_main):
     with np.load(vectors) as file:
         np.savez(tmp_path / "signs.npz", X=file["X"], y=2 * file["y"] - 1)
