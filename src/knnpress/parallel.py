@@ -6,9 +6,11 @@ threads.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from numbers import Integral
@@ -35,6 +37,7 @@ _LEAST_ROWS, _LEAST_BYTES = 32, 2048  # below this the call itself costs as much
 _GRACE = 0.0005  # seconds that other threads wait before they help
 
 _inside = threading.local()
+_helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def resolve_n_jobs(n_jobs: int | None = None) -> int:
@@ -149,7 +152,9 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
             changed.notify_all()
 
     for _ in range(workers - 1):
-        threading.Thread(target=help_out, daemon=True).start()
+        helper = threading.Thread(target=help_out, daemon=True)
+        _helpers.add(helper)
+        helper.start()
     work()
     while True:  # until no thread works on the caller's arrays any more, whatever interrupts the waiting
         try:
@@ -161,8 +166,20 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
         except BaseException as failure:  # Ctrl-C
             failures.append(failure)
     if failures:
-        raise failures[0]
+        failure = failures[0]
+        failures.clear()  # or it would hold its own frame, and all that is in there, for as long as Python runs
+        try:
+            raise failure
+        finally:
+            del failure
     return [results[turn] for turn in range(len(blocks))]
+
+
+@atexit.register
+def _wait_for_helpers() -> None:
+    """Let threads that had nothing to do end before Python does: they hold what they were to work on."""
+    for helper in list(_helpers):
+        helper.join(1.0)
 
 
 class _OneBlasThread:
