@@ -170,6 +170,28 @@ def test_a_broken_last_line_is_cut_off_and_other_nonsense_is_refused(plan_file, 
         Recorder(tmp_path / "out", plan)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['{"a": 1}', '{"id": 3, "plan": "x"}', '{"id": "x"}', '{"id": "x", "plan": []}']
+    + ['{"id": "d / tuning / SCC", "plan": "x", "kind": "tuning", "params": 3}'],
+)
+def test_a_line_without_its_fields_is_named(line, plan_file, tmp_path, capsys):
+    plan = load_plan(plan_file)
+    path = run_plan(plan, tmp_path / "out", callback=lambda step, *_: step >= 1)
+    fingerprint = plan.study_fingerprint(plan.studies[0])
+    path.write_bytes(path.read_bytes() + line.replace('"x"}', f'"{fingerprint}"}}').encode() + b"\n")
+    with pytest.raises(ValueError, match=r"records.jsonl, line 2 is no record \(.*\); delete the line"):
+        run_plan(plan, tmp_path / "out")
+
+
+def test_a_setting_that_a_method_has_not_is_its_failure(plan_file, tmp_path):
+    plan_file.write_text(PLAN.replace("max_iter = 5", "nonsense = 5"))
+    plan = load_plan(plan_file).part(["covariances"])
+    failures = [record["failure"] for record in read_records(run_plan(plan, tmp_path / "out")) if "failure" in record]
+    assert len(failures) == 2
+    assert "nonsense" in failures[0]
+
+
 def test_a_missing_package_is_recorded_and_tried_again(plan_file, tmp_path, monkeypatch):
     plan_file.write_text(PLAN.replace('once = ["full LogEuclidean"]', 'once = ["MDM"]'))
     plan = load_plan(plan_file)
