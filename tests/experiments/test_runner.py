@@ -172,8 +172,13 @@ def test_a_broken_last_line_is_cut_off_and_other_nonsense_is_refused(plan_file, 
 
 @pytest.mark.parametrize(
     "line",
-    ['{"a": 1}', '{"id": 3, "plan": "x"}', '{"id": "x"}', '{"id": "x", "plan": []}']
-    + ['{"id": "d / tuning / SCC", "plan": "x", "kind": "tuning", "params": 3}'],
+    [
+        '{"a": 1}',
+        '{"id": 3, "plan": "x"}',
+        '{"id": "x"}',
+        '{"id": "x", "plan": []}',
+        '{"id": "d / tuning / SCC", "plan": "x", "kind": "tuning", "params": 3}',
+    ],
 )
 def test_a_line_without_its_fields_is_named(line, plan_file, tmp_path, capsys):
     plan = load_plan(plan_file)
