@@ -11,9 +11,11 @@ import pytest
 import scipy.sparse
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from points import GEOMETRIES, GROUND_COST, HISTOGRAMS, SINKHORN, SPD, sample
+from points import GEOMETRIES, GROUND_COST, HISTOGRAMS, SINKHORN, SPD, labelled, sample
 from sklearn.exceptions import DataConversionWarning
 
+import knnpress as kp
+from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators import PrototypeClassifier
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import EMD, JBLD, Sinkhorn, SquaredEuclidean
@@ -505,3 +507,31 @@ def test_a_ground_cost_of_any_layout_works_and_is_left_as_it_was(name):
         before = content(M)
         np.testing.assert_array_equal(Sinkhorn(M, reg=0.5, value=value).pairwise(X), expected)
         assert content(M) == before
+
+
+@pytest.mark.parametrize("gamma", [1e160, 1e-160, 2**70 * 10**200, np.float64(1e300), 0.0, -1.0, np.inf, np.nan])
+def test_a_sharpness_beyond_numbers_is_refused(gamma):
+    X, y = labelled("sqeuclidean", 30)
+    y = y % 2
+    with pytest.raises(ValueError, match="^gamma is .*give a positive number"):
+        kp.SNC(n_prototypes=2, gamma=gamma, max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match="^gamma is .*give a positive number"):
+        kp.SNC(n_prototypes=2, gamma=gamma, max_iter=1).partial_fit(X, y)
+    compressor = StochasticCompression(gamma=gamma, max_iter=1)
+    with pytest.raises(ValueError, match="^gamma is .*give a positive number"):
+        kp.PrototypeClassifier("sqeuclidean", compressor, n_prototypes=2).fit(X, y)
+
+
+@pytest.mark.parametrize("count", [2**70, -(2**70), 10**400, np.inf, np.nan])
+def test_a_number_of_prototypes_beyond_counting_is_refused(count):
+    X, y = labelled("sqeuclidean", 30)
+    for model in (
+        kp.SNC(n_prototypes=count, gamma=1.0, max_iter=1),
+        kp.PrototypeClassifier("sqeuclidean", Subsample(), n_prototypes=count),
+    ):
+        with pytest.raises(ValueError, match="^n_prototypes is"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="^n_prototypes is"):
+        kp.SNC(n_prototypes=count, gamma=1.0, max_iter=1).partial_fit(X, y)
+    with pytest.raises(ValueError, match="^n_prototypes is"):
+        kp.PrototypeSampler("sqeuclidean", Subsample(), n_prototypes=count).fit_resample(X, y)

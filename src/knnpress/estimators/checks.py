@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [
     "as_generator",
+    "check_gamma",
     "check_labels",
     "check_n_neighbors",
     "check_sample_weight",
@@ -31,6 +32,10 @@ __all__ = [
 ]
 
 
+_MOST_PROTOTYPES = 2**31
+_GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
+
+
 def check_training_set(
     estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, elsewhere: bool = False
 ) -> tuple[Any, Labels]:
@@ -38,6 +43,9 @@ def check_training_set(
 
     `elsewhere`: points that are not in memory may stay where they are; then they are checked as they are read.
     """
+    for model in (estimator, getattr(estimator, "compressor", None)):
+        check_gamma(getattr(model, "gamma", None))
+    _check_count(getattr(estimator, "n_prototypes", None))
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
     if elsewhere and (is_dask(X) or is_large(X)):
@@ -66,6 +74,27 @@ def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> 
     """Set ``n_features_in_`` and, where X has names, ``feature_names_in_``: after the work, lest it be interrupted."""
     validate_data(estimator, X, skip_check_array=True)
     estimator.n_features_in_ = points.shape[1]
+
+
+def check_gamma(gamma: float | str | None) -> None:
+    """Refuse a number whose square is none; what words mean is for others to say."""
+    if not isinstance(gamma, Real) or isinstance(gamma, bool) or _GAMMA[0] <= gamma <= _GAMMA[1]:
+        return
+    raise ValueError(f"gamma is {_brief(gamma)}; give a positive number, from {_GAMMA[0]:g} to {_GAMMA[1]:g}")
+
+
+def _check_count(n_prototypes: Any) -> None:
+    """Refuse a whole number that no set of points could have."""
+    if isinstance(n_prototypes, Integral) and abs(int(n_prototypes)) > _MOST_PROTOTYPES:
+        raise ValueError(
+            f"n_prototypes is {_brief(n_prototypes)}; give at most the number of points, or a share between 0 and 1"
+        )
+
+
+def _brief(number: Any) -> str:
+    """A number as it was given, unless that takes more than a line."""
+    text = repr(number)
+    return text if len(text) <= 40 else f"a number of {len(text)} digits"
 
 
 def check_n_neighbors(k: int, n_prototypes: int) -> None:
@@ -110,6 +139,7 @@ def resolve_n_prototypes(n_prototypes: int | float | str | None, n: int, n_class
     """The number of prototypes meant by a count, a share of n, or None."""
     if n_prototypes is None:
         return None
+    _check_count(n_prototypes)
     if isinstance(n_prototypes, (bool, str)) or not n_prototypes > 0:
         raise ValueError(f"n_prototypes is {n_prototypes!r}; give a positive count, or a share between 0 and 1")
     if isinstance(n_prototypes, (int, np.integer)):
