@@ -513,12 +513,12 @@ def test_a_ground_cost_of_any_layout_works_and_is_left_as_it_was(name):
 def test_a_sharpness_beyond_numbers_is_refused(gamma):
     X, y = labelled("sqeuclidean", 30)
     y = y % 2
-    with pytest.raises(ValueError, match="^gamma is .*give a positive number"):
+    with pytest.raises(ValueError, match=r"^gamma is .*give a positive number"):
         kp.SNC(n_prototypes=2, gamma=gamma, max_iter=1).fit(X, y)
-    with pytest.raises(ValueError, match="^gamma is .*give a positive number"):
+    with pytest.raises(ValueError, match=r"^gamma is .*give a positive number"):
         kp.SNC(n_prototypes=2, gamma=gamma, max_iter=1).partial_fit(X, y)
     compressor = StochasticCompression(gamma=gamma, max_iter=1)
-    with pytest.raises(ValueError, match="^gamma is .*give a positive number"):
+    with pytest.raises(ValueError, match=r"^gamma is .*give a positive number"):
         kp.PrototypeClassifier("sqeuclidean", compressor, n_prototypes=2).fit(X, y)
 
 
@@ -529,9 +529,9 @@ def test_a_number_of_prototypes_beyond_counting_is_refused(count):
         kp.SNC(n_prototypes=count, gamma=1.0, max_iter=1),
         kp.PrototypeClassifier("sqeuclidean", Subsample(), n_prototypes=count),
     ):
-        with pytest.raises(ValueError, match="^n_prototypes is"):
+        with pytest.raises(ValueError, match=r"^n_prototypes is"):
             model.fit(X, y)
-    with pytest.raises(ValueError, match="^n_prototypes is"):
+    with pytest.raises(ValueError, match=r"^n_prototypes is"):
         kp.SNC(n_prototypes=count, gamma=1.0, max_iter=1).partial_fit(X, y)
-    with pytest.raises(ValueError, match="^n_prototypes is"):
+    with pytest.raises(ValueError, match=r"^n_prototypes is"):
         kp.PrototypeSampler("sqeuclidean", Subsample(), n_prototypes=count).fit_resample(X, y)
