@@ -166,12 +166,12 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
         except BaseException as failure:  # Ctrl-C
             failures.append(failure)
     if failures:
-        failure = failures[0]
+        first = failures[0]
         failures.clear()  # or it would hold its own frame, and all that is in there, for as long as Python runs
         try:
-            raise failure
+            raise first
         finally:
-            del failure
+            del first
     return [results[turn] for turn in range(len(blocks))]
 
 

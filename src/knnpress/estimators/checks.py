@@ -15,6 +15,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 
 from knnpress.cluster import as_points
 from knnpress.geometries import Geometry
+from knnpress.geometries.base import as_float_array
 from knnpress.parallel import MEMORY_BYTES
 from knnpress.rows import StoredPoints, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
@@ -33,6 +34,7 @@ __all__ = [
 
 
 _MOST_PROTOTYPES = 2**31
+_WEIGHT = 1e-100, 1e100
 _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 
 
@@ -114,6 +116,8 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 def check_labels(y: ArrayLike, n: int) -> Labels:
     """Labels of n points: numbers or strings, none missing."""
+    if np.ma.is_masked(y):
+        raise ValueError("y contains missing labels (it is masked); remove those points")
     labels = column_or_1d(np.asarray(y) if is_dask(y) or is_stored(y) else y, warn=True)
     if len(labels) != n:
         raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
@@ -121,17 +125,21 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
         assert_all_finite(labels, input_name="y")
     elif labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
         raise ValueError("y contains missing labels (None or NaN); remove those points")
+    elif labels.dtype.kind in "mM" and np.isnat(labels).any():
+        raise ValueError("y contains missing labels (NaT); remove those points")
     check_classification_targets(labels)
     return labels
 
 
 def check_sample_weight(weight: ArrayLike, n: int) -> Array:
-    """Weights of n training points: finite, non-negative, not all zero."""
-    array = np.asarray(weight, dtype=np.float64)
+    """Weights of n training points: finite, non-negative, not all zero, not far from one."""
+    array = as_float_array(weight, "sample_weight")
     if array.shape != (n,):
         raise ValueError(f"sample_weight has shape {array.shape}; give one weight for each of the {n} points")
     if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
         raise ValueError("sample_weight must be finite and non-negative, and not all zero")
+    if not _WEIGHT[0] <= array.max() <= _WEIGHT[1]:  # sums of them, and products with losses, must stay numbers
+        raise ValueError(f"sample_weight goes up to {array.max():.1e}; scale them, e.g. divide by their mean")
     return array
 
 

@@ -35,6 +35,7 @@ __all__ = ["AIRM", "JBLD", "LogEuclidean"]
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
+_RANGE = 1e-290, 4e307  # of variances
 _ROUNDING = 1e-9  # of divergences
 
 
@@ -68,6 +69,7 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
         )
     if gap.any():
         array = 0.5 * (array + array.transpose(0, 2, 1))
+    _check_range(array, name)
     margin = np.concatenate(map_blocks(lambda rows: _core.SpdBatch(array[rows], True).margin, blocks, n_jobs))
     bad = ~(margin > array.shape[1] * _EPS)
     if bad.any():
@@ -79,6 +81,19 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
             f"drop features that are constant or combinations of others"
         )
     return array
+
+
+def _check_range(array: Array, name: str) -> None:
+    """Refuse variances so large that sums of two overflow, or so small that pivots far below them lose digits."""
+    diagonal = np.diagonal(array, axis1=1, axis2=2)
+    far = ((diagonal > 0) & (diagonal < _RANGE[0])) | (diagonal > _RANGE[1])
+    if far.any():
+        row, k = (int(index) for index in np.argwhere(far)[0])
+        count = int(far.any(axis=1).sum())
+        raise InvalidPointError(
+            f"{name}[{row}] has a variance of {diagonal[row, k]:.1e}, as do {count} of {len(array)} matrices; scale "
+            f"all matrices, or that feature, until variances are from {_RANGE[0]:g} to {_RANGE[1]:g}"
+        )
 
 
 def _symmetric(A: Array) -> Array:
