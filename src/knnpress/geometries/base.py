@@ -174,14 +174,14 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
     """Weights of n points, non-negative, scaled to sum to one; uniform where None."""
     if weights is None:
         return np.full(n, 1.0 / n)
-    weights = as_float_array(weights, "weights")
-    if weights.shape != (n,):
-        raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {n} points")
-    largest = weights.max(initial=0.0)
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and largest > 0):
+    array = as_float_array(weights, "weights")
+    if array.shape != (n,):
+        raise ValueError(f"weights has shape {array.shape}; give one weight for each of the {n} points")
+    largest = array.max(initial=0.0)
+    if not (np.isfinite(array).all() and (array >= 0).all() and largest > 0):
         raise ValueError("weights must be finite and non-negative, and not all zero")
-    weights = weights / largest  # their sum may overflow
-    return weights / weights.sum()
+    shares = array / largest  # their sum may overflow
+    return shares / shares.sum()
 
 
 def aligned(X: Array) -> Array:
@@ -212,7 +212,7 @@ def as_float_array(X: ArrayLike, name: str) -> Array:
     return array
 
 
-def _refuse_masked(X: ArrayLike, name: str) -> None:
+def _refuse_masked(X: Any, name: str) -> None:
     if not np.ma.is_masked(X):
         return
     mask = np.atleast_1d(np.ma.getmaskarray(X))
