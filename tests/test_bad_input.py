@@ -11,9 +11,11 @@ import pytest
 import scipy.sparse
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from points import GEOMETRIES, GROUND_COST, HISTOGRAMS, SINKHORN, SPD, sample
+from points import GEOMETRIES, GROUND_COST, HISTOGRAMS, SINKHORN, SPD, labelled, sample
 from sklearn.exceptions import DataConversionWarning
 
+import knnpress as kp
+from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators import PrototypeClassifier
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import EMD, JBLD, Sinkhorn, SquaredEuclidean
@@ -505,3 +507,120 @@ def test_a_ground_cost_of_any_layout_works_and_is_left_as_it_was(name):
         before = content(M)
         np.testing.assert_array_equal(Sinkhorn(M, reg=0.5, value=value).pairwise(X), expected)
         assert content(M) == before
+
+
+@pytest.mark.parametrize("gamma", [1e160, 1e-160, 2**70 * 10**200, np.float64(1e300), 0.0, -1.0, np.inf, np.nan])
+def test_a_sharpness_beyond_numbers_is_refused(gamma):
+    X, y = labelled("sqeuclidean", 30)
+    y = y % 2
+    with pytest.raises(ValueError, match=r"^gamma is .*give a positive number"):
+        kp.SNC(n_prototypes=2, gamma=gamma, max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match=r"^gamma is .*give a positive number"):
+        kp.SNC(n_prototypes=2, gamma=gamma, max_iter=1).partial_fit(X, y)
+    compressor = StochasticCompression(gamma=gamma, max_iter=1)
+    with pytest.raises(ValueError, match=r"^gamma is .*give a positive number"):
+        kp.PrototypeClassifier("sqeuclidean", compressor, n_prototypes=2).fit(X, y)
+
+
+@pytest.mark.parametrize("count", [2**70, -(2**70), 10**400, np.inf, np.nan])
+def test_a_number_of_prototypes_beyond_counting_is_refused(count):
+    X, y = labelled("sqeuclidean", 30)
+    for model in (
+        kp.SNC(n_prototypes=count, gamma=1.0, max_iter=1),
+        kp.PrototypeClassifier("sqeuclidean", Subsample(), n_prototypes=count),
+    ):
+        with pytest.raises(ValueError, match=r"^n_prototypes is"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match=r"^n_prototypes is"):
+        kp.SNC(n_prototypes=count, gamma=1.0, max_iter=1).partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"^n_prototypes is"):
+        kp.PrototypeSampler("sqeuclidean", Subsample(), n_prototypes=count).fit_resample(X, y)
+
+
+SECONDS = np.arange(8).reshape(4, 2).astype("m8[s]")
+MASKED = np.ma.array(np.ones((4, 2)), mask=np.zeros((4, 2), dtype=bool))
+MASKED[2, 1] = np.ma.masked
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.array([["1", "2"], ["3", "4"]]), "X cannot be read as numbers: it holds text"),
+        ([["1", "2"], ["3", "4"]], "X cannot be read as numbers: it holds text"),
+        (np.array([[b"1", b"2"]]), "X cannot be read as numbers: it holds text"),
+        (np.array([[1.0, "2"]], dtype=object), "X cannot be read as numbers: it holds text"),
+        (SECONDS, "X cannot be read as numbers: it holds times"),
+        (SECONDS + np.datetime64("2020-01-01"), "X cannot be read as numbers: it holds times"),
+        (SECONDS.astype(object), "X cannot be read as numbers: it holds times"),
+        (MASKED, r"X\[2\] is masked at \[1\], as are 1 of 4 points"),
+    ],
+)
+def test_text_times_and_masked_entries_are_no_numbers(X, message):
+    with pytest.raises(ValueError, match=message):
+        SquaredEuclidean().check(X)
+    with pytest.raises(ValueError, match=message):
+        PrototypeClassifier("sqeuclidean").fit(X, np.arange(len(X)))
+
+
+def test_a_mask_that_hides_nothing_and_objects_that_are_numbers_are_taken():
+    X = np.array([[1.0, 2.0], [3.0, 4.0]])
+    for same in (np.ma.array(X), np.ma.array(X, mask=[[0, 0], [0, 0]]), X.astype(object), X.astype(np.float16)):
+        np.testing.assert_array_equal(SquaredEuclidean().check(same), X)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["2020-01-01", "NaT", "2021-01-01", "2020-01-01"], dtype="M8[D]"),
+        np.array([1, "NaT", 2, 1], dtype="m8[s]"),
+        np.ma.array([0, 1, 0, 1], mask=[0, 0, 1, 0]),
+    ],
+)
+def test_labels_that_are_masked_or_no_time_are_missing(y):
+    with pytest.raises(ValueError, match="y contains missing labels"):
+        PrototypeClassifier("sqeuclidean").fit(np.eye(4), y)
+
+
+def test_times_are_labels():
+    y = np.array(["2020-01-01", "2021-01-01"] * 2, dtype="M8[D]")
+    assert (PrototypeClassifier("sqeuclidean").fit(np.eye(4), y).predict(np.eye(4)) == y).all()
+
+
+@pytest.mark.parametrize("largest", [1e308, 1e101, 1e-101, 1e-320])
+def test_weights_far_from_one_are_refused(largest):
+    X, y = labelled("sinkhorn-divergence", 30)
+    weight = np.linspace(0.5, 1.0, 30) * largest
+    with pytest.raises(ValueError, match=r"sample_weight .*scale them, e\.g\. divide by their mean"):
+        kp.SHC(GROUND_COST, n_prototypes=3, gamma=1.0, max_iter=1).fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    "weights", [["1"] * 4, np.ones(4).astype("m8[s]"), np.ma.array(np.ones(4), mask=[0, 0, 1, 0]), np.ones(4) * 1j]
+)
+def test_weights_that_are_no_numbers_are_refused(weights):
+    with pytest.raises(ValueError, match="weight"):
+        SquaredEuclidean().centroid(np.eye(4), weights)
+    with pytest.raises(ValueError, match="sample_weight"):
+        kp.SNC(n_prototypes=2).fit(np.eye(4), [0, 1, 0, 1], sample_weight=weights)
+
+
+@pytest.mark.parametrize("scale", [1e308, 1e-300])
+def test_weights_of_a_centroid_count_by_their_share(scale):
+    X = np.array([[0.0], [4.0]])
+    np.testing.assert_allclose(SquaredEuclidean().centroid(X, np.array([0.5, 1.5]) * scale), [3.0])
+
+
+@pytest.mark.parametrize("name", SPD)
+@pytest.mark.parametrize("size", [1e-291, 1e-308, 1e-320, 5e307, 1e308])
+def test_matrices_with_entries_at_the_end_of_the_range_are_refused(name, size):
+    """Half way there, sums of two of them, or pivots that are far smaller, leave the range of doubles."""
+    X = np.stack([np.diag([1.0, 2.0]), np.diag([1.0, size])])
+    with pytest.raises(InvalidPointError, match=r"X\[1\] has a variance of .*, as do 1 of 2 matrices; scale"):
+        GEOMETRIES[name].check(X)
+
+
+@pytest.mark.parametrize("scale", [1e-289, 1e-150, 1e150, 1e307])
+def test_jbld_does_not_depend_on_the_scale(scale):
+    X = sample("jbld", 5)
+    X = X / np.abs(X).max()
+    np.testing.assert_allclose(JBLD().pairwise(scale * X), JBLD().pairwise(X), atol=1e-11)

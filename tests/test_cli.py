@@ -616,6 +616,25 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(photos, model, tm
     assert failed(knnpress_main("compress", photos / "test", "-o", tmp_path), tmp_path, "folder")
 
 
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write to")
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(photos, model, vectors, tmp_path, knnpress_main):
+    """Every input is absent: had the work begun, the error would be about that."""
+    absent, place = tmp_path / "absent.npz", Path("/proc/x.npz")
+    for args in (
+        ("compress", absent, "-o", place),
+        ("compress", absent, "-o", tmp_path / "m.knnp", "--checkpoint", place),
+        ("predict", absent, photos, "-o", place),
+        ("describe", absent, "-o", place),
+        ("tune", absent, "-o", place),
+        ("doctor", absent, "--fix", "-o", place),
+        ("experiment", "digits", "-o", place.parent / "out"),
+        ("report", absent, "-o", place),
+        ("report", absent, "-o", tmp_path / "r.html", "--files", place.parent / "out"),
+    ):
+        assert failed(knnpress_main(*args), "the folder /proc cannot be written")
+    assert os.listdir(tmp_path) == [vectors.name]
+
+
 @pytest.mark.parametrize("evil", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\tx", 'a,b"c\nd'])
 def test_no_cell_is_a_formula(evil, tmp_path, knnpress_main):
     name = evil.replace("/", "÷")
@@ -631,6 +650,53 @@ def test_no_cell_is_a_formula(evil, tmp_path, knnpress_main):
         assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row)
         _, out, _ = knnpress_main("predict", tmp_path / "m.knnp", query)
         assert out == (tmp_path / "out.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("evil", ["a;=1+1", "a;  @x", "b\t-2+3", "a;b"])
+def test_no_cell_is_split_into_a_formula_where_semicolons_or_tabs_part_cells(evil, tmp_path, knnpress_main):
+    write_folder(tmp_path / "photos", 4, seed=0, classes=("rows", "columns"))
+    (tmp_path / "photos" / "rows").rename(tmp_path / "photos" / evil)
+    (tmp_path / "photos" / "columns" / "0.png").rename(tmp_path / f"{evil}.png")
+    assert knnpress_main("compress", tmp_path / "photos", "-o", tmp_path / "m.knnp", "--method", "full")[0] == 0
+    status, out, _ = knnpress_main("predict", tmp_path / "m.knnp", tmp_path)
+    assert status == 0
+    assert f'"{evil}.png"' in out.splitlines()[1] + out.splitlines()[-1]
+    for line in out.splitlines():
+        for separator in ";\t":  # as a spreadsheet would: quotes count where a cell begins
+            (cells,) = csv.reader([line], delimiter=separator)
+            assert not any(cell.strip().startswith(("=", "+", "-", "@")) for cell in cells), line
+
+
+def test_file_names_that_are_no_utf8_do_not_cost_the_output(photos, model, tmp_path):
+    folder = os.fsencode(tmp_path / "odd")
+    os.mkdir(folder)
+    for name in (b"fine.png", b"caf\xe9.png"):
+        shutil.copy(photos / "test" / "rows" / "0.png", os.path.join(folder, name))
+    for env in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
+        done = subprocess.run(
+            [KNNPRESS, "predict", model, folder], capture_output=True, env=os.environ | env, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert [line.split(b",")[0] for line in done.stdout.splitlines()] == [b"item", b"caf\\udce9.png", b"fine.png"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", "> /dev/full", "2> /dev/full"])
+def test_closed_or_full_streams_are_tolerated(closed, model, photos, vectors, tmp_path):
+    def shell(command):
+        done = subprocess.run(["sh", "-c", f"{KNNPRESS} {command} {closed}"], capture_output=True, text=True)
+        assert not re.search("Traceback|Exception", done.stderr)
+        return done
+
+    done = shell(f"predict {model} {photos / 'test' / 'rows'} -o {tmp_path / 'out.csv'}")
+    assert len(read_csv(tmp_path / "out.csv")) == 12  # and nothing else is written into it
+    full = closed == "> /dev/full"
+    assert done.returncode == (2 if full else 0)
+    if full:
+        assert "No space left on device" in done.stderr
+    if "2>" in closed:
+        assert shell(f"inspect {tmp_path / 'absent'}").returncode == 2
+        assert shell(f"compress {vectors} -o {tmp_path / 'm.knnp'} -v").returncode == 0
+        assert kp.load(tmp_path / "m.knnp").predict(np.zeros((1, 3))).tolist() == ["low"]
 
 
 def test_negative_numbers_are_no_formulas(vectors, tmp_path, knnpress_main):

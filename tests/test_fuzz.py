@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from points import GROUND_COST, histograms, labelled
 from scipy.io import savemat
-from test_model_file import byte_mutants, json_mutants
+from test_model_file import byte_mutants, json_mutants, without_checksum
 
 import knnpress as kp
 from knnpress.cli import main
@@ -201,6 +201,7 @@ def npy(content, rng):
 
 
 def model(content, rng):
+    content = without_checksum(content) if rng.random() < 0.9 else content
     return next((json_mutants if rng.random() < 0.5 else byte_mutants)(content, rng))
 
 

@@ -298,3 +298,31 @@ def test_tasks_go_to_the_current_backend_of_joblib(streams):
         first = next(results)
         assert streams or len(begun) == 4
         assert sorted([first, *results]) == [k * k for k in range(20)]
+
+
+@pytest.mark.parametrize("ends", ["well", "in an error", "in an interrupt"])
+def test_nothing_native_is_left_behind_when_python_ends_at_once(ends):
+    code = """
+    import sys, numpy as np
+    from knnpress import _core
+    from knnpress.parallel import map_blocks
+    X, blocks = np.stack([np.eye(3)] * 50), [slice(k, k + 1) for k in range(50)]
+
+    def run():
+        z = _core.SpdBatch(X, False)
+        def one(rows):
+            D = _core.jbld_pairwise(_core.SpdBatch(X, True), z)
+            if rows.start > 2 and sys.argv[1] != "well":
+                raise (ValueError if "error" in sys.argv[1] else KeyboardInterrupt)
+            return D
+        map_blocks(one, blocks, 8)
+
+    try:
+        run()
+    except (ValueError, KeyboardInterrupt):
+        sys.exit(2)
+    """
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), ends], capture_output=True, text=True)
+        assert done.stderr == ""
+        assert done.returncode == (0 if ends == "well" else 2)

@@ -245,6 +245,22 @@ def test_predictions_of_dask_arrays_are_lazy(name):
     )
 
 
+@pytest.mark.parametrize("name", ["jbld", "sqeuclidean"])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_empty_chunk_of_a_dask_array_gets_an_empty_answer(name, known):
+    X, y = labelled(name, 60)
+    model = estimator(name, max_iter=1).fit(X, np.array(["a", "b", "c"])[y])
+    rows = np.arange(60)
+    keep = (rows < 20) | (rows >= 40)  # the second of three chunks is emptied
+    lazy = da.from_array(X, chunks=(20, *X.shape[1:]))[da.from_array(keep, chunks=20)]
+    lazy = lazy.compute_chunk_sizes() if known else lazy
+    for method in ("predict", "predict_proba", "transform"):
+        found = getattr(model, method)(lazy)
+        assert_array_equal(found.compute(), getattr(model, method)(X[keep]))
+        none = getattr(model, method)(da.from_array(X[:0], chunks=X.shape)).compute()
+        assert (none.shape, none.dtype) == ((0, *found.shape[1:]), found.dtype)
+
+
 def test_a_memory_map_and_a_zarr_array_are_stores(tmp_path):
     X, y = labelled("jbld", 60)
     mapped = np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=X.shape)

@@ -91,10 +91,12 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, width: int | No
         shape = {"drop_axis": inner[1:], "chunks": (X.chunks[0], (width,))}
 
     def one(block: Array, block_info: Any = None) -> Array:
+        if not len(block):  # what a mask has emptied
+            return meta
         start = block_info[0]["array-location"][0][0]
         return check_block(method, block, start if start == start else 0)  # NaN: of unknown length
 
-    meta = np.empty((0,) * (1 if width is None else 2), dtype=dtype)
+    meta = np.empty((0,) if width is None else (0, width), dtype=dtype)
     return X.map_blocks(one, dtype=dtype, meta=meta, **shape)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import re
 import secrets
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -16,27 +18,101 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["check_output", "check_unpacked", "most_unpacked", "read_npy", "read_npz", "replacing"]
+__all__ = [
+    "check_folder",
+    "check_output",
+    "check_unpacked",
+    "csv_text",
+    "file_stem",
+    "most_unpacked",
+    "read_npy",
+    "read_npz",
+    "replacing",
+]
 
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
+_LATER_FORMULA = re.compile(r"([;|\t\r\n]\s*)([=+\-@＝＋－＠])")
+_QUOTE = '"'
+_LONGEST_STEM = 100  # letters; most systems take 255 bytes
 _UNPACKED_BYTES, _UNPACKED_TIMES = 2**28, 100  # what a compressed file may grow to
 
 
 def check_output(path: Path | None) -> None:
     """Refuse a file that could not be written: before the work rather than after."""
-    if path is None:
-        return
+    if path is not None:
+        _check_place(path)
+        _try_folder(path.resolve().parent)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that could not be made or written to, likewise; it is not made."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise ValueError(f"{there} is not a folder; give another place")
+    _try_folder(there)
+
+
+def _check_place(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a folder or a device; give the name of a file")
 
 
+def _try_folder(folder: Path) -> None:
+    """Write a file of no bytes and remove it: permissions alone do not tell."""
+    trial = _temporary(folder)
+    try:
+        trial.open("xb").close()
+    except OSError as error:
+        raise OSError(f"the folder {folder} cannot be written to ({error.strerror}); give another place") from error
+    trial.unlink()
+
+
+def _temporary(folder: Path) -> Path:
+    return folder / f".knnpress-{secrets.token_hex(8)}.tmp"
+
+
+def file_stem(name: str) -> str:
+    """A name of any kind as that of a file, in which it cannot lead elsewhere; usual names stay as they are.
+
+    What a path or a system could take for something else is written as ``%`` and its code. Names that differ stay
+    different: a long one is cut, and ends in a hash of all of it.
+    """
+    kept = "".join(
+        letter if letter.isprintable() and letter not in '/\\:*?"<>|%' else f"%{ord(letter):02X}" for letter in name
+    )
+    kept = f"%2E{kept[1:]}" if kept.startswith(".") else kept or "%"
+    if len(kept) <= _LONGEST_STEM and len(kept.encode()) <= 2 * _LONGEST_STEM:
+        return kept
+    code = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{kept[: _LONGEST_STEM // 2]}%{code}"
+
+
+def csv_text(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as CSV of which no spreadsheet takes a part for a formula, whatever it thinks parts cells; numbers are none.
+
+    An apostrophe goes before what looks like a formula. Where semicolons or tabs part cells, quotes count in the first
+    cell of a line alone, so there they are enough.
+    """
+    return "".join(",".join(_csv_cell(cell, k > 0) for k, cell in enumerate(row)) + "\n" for row in rows)
+
+
+def _csv_cell(cell: str, later: bool) -> str:
+    if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        cell = f"'{cell}"
+    if later:
+        cell = _LATER_FORMULA.sub(r"\1'\2", cell)
+    return f'"{cell.replace(_QUOTE, 2 * _QUOTE)}"' if re.search(r'[",;|\t\r\n]', cell) else cell
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes the place of `path` when the block ends well, and vanishes when it does not."""
-    check_output(path)
+    _check_place(path)
     path = path.resolve()  # through a link, to the file it stands for
-    temporary = path.parent / f".knnpress-{secrets.token_hex(8)}.tmp"
+    temporary = _temporary(path.parent)
     try:
         with open(temporary, "xb") as file:
             yield file

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import stat
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -33,6 +35,7 @@ _HOMES = ("knnpress", "knnpress.geometries", "knnpress.compression", "knnpress.d
 _NOT_KEPT = ("callback", "checkpoint", "memory")  # they belong to one run on one machine
 _NUMBERS = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
 _NUMBERS |= {"float16", "float32", "float64"}
+_GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 _LONG = 16  # floats from which a list is better kept as a tensor
 
 
@@ -61,7 +64,8 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     try:
         code = writer.code(model, type(model).__name__)
         about = {"version": _VERSION, "knnpress": version("knnpress"), "model": code}
-        header = {_FORMAT: json.dumps(about, allow_nan=False, separators=(",", ":"))}
+        about["checksum"] = _checksum(about, writer.tensors, writer.tensors.__getitem__)
+        header = {_FORMAT: _as_json(about)}
     except RecursionError:
         raise TypeError(f"cannot save this {type(model).__name__}: one of its values contains itself") from None
     with replacing(Path(path)) as file:
@@ -97,6 +101,7 @@ def load(path: str | os.PathLike[str]) -> Any:
                 )
             if about["version"] != _VERSION:
                 raise ValueError(f"it has the unknown version {about['version']!r}")
+            _verify(about, file)
             model = _Reader(file).value(about["model"])
         if not _is_ours(model) or not (hasattr(model, "predict") or hasattr(model, "transform")):
             raise ValueError(f"it holds a {type(model).__name__}, which is no model")
@@ -107,6 +112,31 @@ def load(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # whatever fails in here, it is the file that made it fail
         what = str(error) if isinstance(error, (ValueError, SafetensorError)) else f"{type(error).__name__}: {error}"
         raise ModelFileError(f"{path} is not a sound model: {what}; take a fresh copy, or save it again") from error
+
+
+def _as_json(about: dict[str, Any]) -> str:
+    return json.dumps(about, allow_nan=False, separators=(",", ":"))
+
+
+def _checksum(about: dict[str, Any], names: Iterable[str], tensor: Callable[[str], Array]) -> str:
+    """A code of all that a file holds: its JSON, and every tensor with its name, type and shape."""
+    digest = hashlib.sha256(_as_json(about).encode())
+    for name in sorted(names):
+        array = tensor(name)
+        digest.update(f"{name} {array.dtype.name} {array.shape}".encode(errors="surrogatepass"))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _verify(about: dict[str, Any], file: Any) -> None:
+    """Refuse a file that is not as it was written. Those of the first versions have no checksum."""
+    strange = about.keys() - {"version", "knnpress", "model", "checksum"}
+    if strange:
+        raise ValueError(f"its header says {min(strange)!r}, which means nothing")
+    if "checksum" in about:
+        rest = {name: value for name, value in about.items() if name != "checksum"}
+        if _checksum(rest, file.keys(), file.get_tensor) != about["checksum"]:
+            raise ValueError("its checksum does not agree with what it holds: it was damaged, or changed by hand")
 
 
 def _no_constant(name: str) -> None:
@@ -321,5 +351,8 @@ def _check(model: Any) -> None:
     if model.n_features_in_ != points.shape[1]:
         raise ValueError(f"n_features_in_ is {model.n_features_in_!r}, but points have size {points.shape[1]}")
     gamma = fitted.get("gamma_", 1.0)
-    if not isinstance(gamma, (float, int)) or not 0 < gamma < math.inf:
-        raise ValueError(f"gamma_ is {gamma!r}, not a positive number")
+    if not isinstance(gamma, (float, int)) or not _GAMMA[0] <= gamma <= _GAMMA[1]:
+        raise ValueError(f"gamma_ is {repr(gamma)[:40]}, not a number from {_GAMMA[0]:g} to {_GAMMA[1]:g}")
+    ratio = fitted.get("compression_ratio_", 1.0)
+    if not isinstance(ratio, (float, int)) or not 0 < ratio < math.inf:
+        raise ValueError(f"compression_ratio_ is {repr(ratio)[:40]}, not a positive number")

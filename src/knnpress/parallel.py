@@ -6,9 +6,11 @@ threads.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from numbers import Integral
@@ -37,6 +39,7 @@ _LEAST_ROWS, _LEAST_BYTES = 96, 2048  # below this the call itself costs as much
 _GRACE = 0.0005  # seconds that other threads wait before they help
 
 _inside = threading.local()
+_helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def resolve_n_jobs(n_jobs: int | None = None) -> int:
@@ -159,7 +162,9 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
             changed.notify_all()
 
     for _ in range(workers - 1):
-        threading.Thread(target=help_out, daemon=True).start()
+        helper = threading.Thread(target=help_out, daemon=True)
+        _helpers.add(helper)
+        helper.start()
     work(helping=False)
     while True:  # until no thread works on the caller's arrays any more, whatever interrupts the waiting
         try:
@@ -171,8 +176,20 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
         except BaseException as failure:  # Ctrl-C
             fail(failure)
     if failures:
-        raise failures[0]
+        first = failures[0]
+        failures.clear()  # or it would hold its own frame, and all that is in there, for as long as Python runs
+        try:
+            raise first
+        finally:
+            del first
     return [results[turn] for turn in range(len(blocks))]
+
+
+@atexit.register
+def _wait_for_helpers() -> None:
+    """Let threads that had nothing to do end before Python does: they hold what they were to work on."""
+    for helper in list(_helpers):
+        helper.join(1.0)
 
 
 class _OneBlasThread:

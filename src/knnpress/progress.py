@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import IO, Any, cast
 
 from knnpress.typing import Callback
 
@@ -38,7 +39,7 @@ def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[facts]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(file=cast(IO[str], _Patient(sys.stderr)))) as bar:
         task = bar.add_task(title, total=None, facts="")
 
         def follow(step: int, total: int | None, facts: dict[str, Any]) -> None:
@@ -49,3 +50,22 @@ def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
             bar.update(task, completed=step, total=total, facts=told)
 
         yield follow
+
+
+class _Patient:
+    """A stream that does not mind a full disk or a reader who has left: a bar is not worth the work that it follows."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)

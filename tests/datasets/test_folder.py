@@ -112,3 +112,33 @@ def test_a_bad_file_is_named_when_it_is_read(root):
     data = load_image_folder(root)
     with pytest.raises(ValueError, match=r"images\[5\] \(.*dog/3.png\) cannot be read as an image"):
         RegionCovariance("gradient").fit_transform(data.images)
+
+
+def test_linked_folders_are_followed_and_loops_end(root):
+    put(root.parent / "elsewhere" / "deep" / "1.png", 7)
+    (root / "fox").symlink_to(root.parent / "elsewhere", target_is_directory=True)
+    (root / "cat" / "back").symlink_to(root, target_is_directory=True)  # a loop: all classes would be cats
+    (root / "cat" / "a" / "self").symlink_to(root / "cat", target_is_directory=True)
+    (root / "dog" / "more").symlink_to(root / "cat" / "b", target_is_directory=True)
+    (root.parent / "elsewhere" / "again").symlink_to(root / "fox", target_is_directory=True)
+    data = load_image_folder(root)
+    names = [data.class_names[c] for c in data.y]
+    places = [str(Path(image.path).relative_to(root)) for image in data.images]
+    assert names == [place.split("/")[0] for place in places]
+    assert places[:3] == ["cat/a/1.png", "cat/a/2.JPG", "cat/b/3.gif"]
+    assert places[3:] == ["dog/1.webp", "dog/2.tiff", "dog/more/3.gif", "eel/1.bmp", "fox/deep/1.png"]
+
+
+def test_folders_that_link_to_one_another_are_read_once_for_each_class(tmp_path):
+    for k in range(12):  # 12! ways through them
+        put(tmp_path / str(k) / "1.png", k)
+        for other in range(12):
+            (tmp_path / str(k) / f"to {other}").symlink_to(tmp_path / str(other), target_is_directory=True)
+    assert len(find_images(tmp_path)) == 144
+
+
+@pytest.mark.parametrize("name", ["fox", "dog/3.png"])
+def test_a_link_to_nothing_is_refused_by_name(root, name):
+    (root / name).symlink_to(root / "gone")
+    with pytest.raises(FileNotFoundError, match=f"{name} is a link to .*gone, which is not there"):
+        find_images(root)

@@ -16,7 +16,7 @@ from knnpress.descriptors import (
     RegionCovariance,
     ShapeContext,
 )
-from knnpress.descriptors.images import as_picture, map_images
+from knnpress.descriptors.images import as_picture, decode, map_images
 
 DESCRIPTORS = {
     "covariance": RegionCovariance(n_jobs=1),
@@ -163,6 +163,38 @@ def test_large_images_are_reduced_first():
     assert picture.mask[:, 13:].all()
     assert not picture.mask[:, :12].any()
     assert as_picture(image, "alpha", max_side=400).pixels.shape == image.shape
+
+
+@every_descriptor
+def test_an_image_of_too_many_pixels_is_refused_by_its_size(tmp_path, descriptor):
+    """64 kB of it would become gigabytes."""
+    Image.new("L", (13_000, 5_200)).save(tmp_path / "bomb.png")
+    with pytest.raises(ValueError, match=r"bomb\.png\) has 5200 x 13000 pixels, more than the 67,108,864 .*reduce it"):
+        descriptor.fit_transform([tmp_path / "bomb.png"])
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_large_image_is_decoded_at_a_reduced_size_where_a_descriptor_reduces_it_anyway(tmp_path, suffix, mode, rng):
+    small = Image.fromarray(rng.integers(0, 256, (40, 50, 3)).astype(np.uint8)).convert(mode)
+    small.resize((6_000, 4_800), Image.Resampling.BICUBIC).save(tmp_path / f"large.{suffix}", quality=95)
+    found = as_picture(ImageFile(str(tmp_path / f"large.{suffix}")), "alpha", max_side=200).pixels
+    whole = np.asarray(Image.open(tmp_path / f"large.{suffix}"))
+    wanted = as_picture(whole, "alpha", max_side=200).pixels
+    assert found.shape == wanted.shape
+    assert_allclose(found, wanted, atol=0.02)
+    assert max(decode(tmp_path / f"large.{suffix}", max_side=200).shape) < 1_500
+    assert decode(tmp_path / f"large.{suffix}").shape == whole.shape
+
+
+def test_a_large_image_keeps_its_size_where_a_mask_goes_with_it(tmp_path, rng):
+    Image.new("L", (5_000, 4_000), 200).save(tmp_path / "large.png")
+    mask = np.zeros((4_000, 5_000), dtype=np.uint8)
+    mask[:2_000] = 255
+    save(tmp_path / "mask.png", mask)
+    picture = as_picture(ImageFile(str(tmp_path / "large.png"), str(tmp_path / "mask.png")), "alpha", max_side=100)
+    assert picture.mask.mean() == 0.5
+    assert as_picture(tmp_path / "large.png", "alpha", mask=mask, max_side=100).mask.mean() == 0.5
 
 
 def test_depth_is_reduced_without_mixing_it_with_gaps(rng):

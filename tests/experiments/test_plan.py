@@ -81,6 +81,7 @@ def test_paths_are_relative_to_the_plan(tmp_path):
         ('[[study]]\ndata = "d"\nsource = "s"\nmethods = ["Magic"]', "asks for 'Magic'; known methods: full"),
         (f"[[study]]\n{STUDY}ratios = [2.0]", "ratios \\[2.0\\]; give shares"),
         (f"[[study]]\n{STUDY}n_splits = 0", "n_splits 0; give 1 to 10000"),
+        ('[[study]]\ndata = 3\nsource = "s"\nmethods = ["full"]', "data = 3; give text"),
         (f"[[study]]\n{STUDY}[[study]]\n{STUDY}", "two studies 'd'; give one of them a variant"),
     ],
 )

@@ -15,6 +15,7 @@ from knnpress.experiments import load_plan, read_records, run_plan
 from knnpress.experiments.measure import tune_method
 from knnpress.experiments.records import Recorder
 from knnpress.experiments.tasks import Tasks
+from knnpress.report.records import read_results
 
 PLAN = """
 seed = 1
@@ -123,6 +124,26 @@ def test_data_sets_can_be_run_one_after_the_other(finished, tmp_path):
     assert set(json.loads((tmp_path / "plan.json").read_text())["data"]) == {"covariances", "histograms"}
 
 
+@pytest.mark.parametrize("name", ["../../pwn", "a/b", "/abs", "..", ".hidden", "x" * 300, "a\\u0000b", "ü % 1"])
+def test_a_name_of_any_kind_stays_within_the_folder_and_its_exhibit_is_found(name, tmp_path):
+    one = PLAN.split("[[study]]")[0].replace("n_splits = 2", "n_splits = 1").replace("160", "60")
+    study = f'[[study]]\ndata = "{name}"\nsource = "digits-covariances"\nmethods = ["full", "SCC"]\n'
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "mine.toml").write_text(one.replace("0.15", "0.4") + study)
+    out = tmp_path / "deep" / "er" / "out"
+    plan = load_plan(tmp_path / "plans" / "mine.toml")
+    records = read_records(run_plan(plan, out))
+    assert [record["method"] for record in records] == ["full", "SCC"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "plans"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
+    shown = read_results(out)
+    assert shown.notices == []
+    (exhibit,) = shown.exhibits.values()
+    assert exhibit.method == "SCC"
+    assert "prototypes" in exhibit.arrays
+    assert read_records(run_plan(plan, out)) == records
+
+
 def test_another_plan_is_refused_and_a_longer_one_goes_on(plan_file, tmp_path):
     plan = load_plan(plan_file)
     stop = lambda step, total, facts: step >= 2  # noqa: E731
@@ -147,6 +168,33 @@ def test_a_broken_last_line_is_cut_off_and_other_nonsense_is_refused(plan_file, 
     path.write_bytes(b"nonsense\n" + whole)
     with pytest.raises(ValueError, match="line 1 is no record"):
         Recorder(tmp_path / "out", plan)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"a": 1}',
+        '{"id": 3, "plan": "x"}',
+        '{"id": "x"}',
+        '{"id": "x", "plan": []}',
+        '{"id": "d / tuning / SCC", "plan": "x", "kind": "tuning", "params": 3}',
+    ],
+)
+def test_a_line_without_its_fields_is_named(line, plan_file, tmp_path, capsys):
+    plan = load_plan(plan_file)
+    path = run_plan(plan, tmp_path / "out", callback=lambda step, *_: step >= 1)
+    fingerprint = plan.study_fingerprint(plan.studies[0])
+    path.write_bytes(path.read_bytes() + line.replace('"x"}', f'"{fingerprint}"}}').encode() + b"\n")
+    with pytest.raises(ValueError, match=r"records.jsonl, line 2 is no record \(.*\); delete the line"):
+        run_plan(plan, tmp_path / "out")
+
+
+def test_a_setting_that_a_method_has_not_is_its_failure(plan_file, tmp_path):
+    plan_file.write_text(PLAN.replace("max_iter = 5", "nonsense = 5"))
+    plan = load_plan(plan_file).part(["covariances"])
+    failures = [record["failure"] for record in read_records(run_plan(plan, tmp_path / "out")) if "failure" in record]
+    assert len(failures) == 2
+    assert "nonsense" in failures[0]
 
 
 def test_a_missing_package_is_recorded_and_tried_again(plan_file, tmp_path, monkeypatch):

@@ -47,6 +47,33 @@ def test_the_nearest_are_those_of_all_distances(rng, name, k):
     assert_array_equal(found[0], wanted[0])
 
 
+@pytest.mark.parametrize("condition", [1e2, 1e8, 1e10, 1e12, 1e13])
+@pytest.mark.parametrize("d", [3, 11])
+def test_near_copies_of_any_condition_get_the_answer_of_all_distances_alone_and_in_a_batch(rng, condition, d):
+    """Rounding then moves the distances by as much as they differ: bounds must know by how much."""
+    m, n = 700, 100
+    centres = random_spd(rng, 20, d, condition)
+    roots = np.linalg.cholesky(centres[rng.integers(0, 20, m + n)])
+    points = roots @ (np.eye(d) + 1e-7 * random_spd(rng, m + n, d, 3.0)) @ roots.transpose(0, 2, 1)
+    points = 0.5 * (points + points.transpose(0, 2, 1))
+    try:
+        points = JBLD().check(points)
+    except ValueError:
+        assert condition > 1e12
+        return
+    Z, X = points[:m], points[m:]
+    for k in (1, 3):
+        found = nearest(JBLD().nearest_to(Z, k), X, m, k, 1)
+        wanted = nearest(JBLD().distances_to(Z), X, m, k, 1)
+        assert_array_equal(found[1], wanted[1])
+        assert_array_equal(found[0], wanted[0])
+        model = PrototypeClassifier("jbld").fit(Z, np.arange(m) % 2)
+        together = model.kneighbors(X, k)
+        alone = [model.kneighbors(X[row : row + 1], k) for row in range(len(X))]
+        assert_array_equal(together[1], np.concatenate([index for _, index in alone]))
+        assert_array_equal(together[0], np.concatenate([distance for distance, _ in alone]))
+
+
 @pytest.mark.parametrize(("name", "share"), [("jbld", 0.4), ("divergence", 0.9), ("dual", 0.9)])
 def test_most_pairs_of_real_data_are_never_computed(name, share):
     data = load_digits_covariances() if name == "jbld" else load_digits_histograms()
@@ -79,11 +106,11 @@ def test_alike_rows_lie_side_by_side(rng):
     features = rng.normal(size=(37, 3))
     order = search.tree_order(features, 4)
     assert_array_equal(np.sort(order), np.arange(37))
-    low, high = search.boxes(features[order], 4)
+    low, high = search.boxes(features[order], features[order] + 0.1, 4)
     assert low.shape == (3, 10)
     gaps = search.outside((low, high), features)
     group = np.argsort(order) // 4
-    assert (gaps[np.arange(37), group] < 0).all()
+    assert (gaps[np.arange(37), group] <= 0).all()
     literal = np.max([low.T[None] - features[:, None], features[:, None] - high.T[None]], axis=(0, 3))
     assert_allclose(gaps, literal)
 

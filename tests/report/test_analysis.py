@@ -110,6 +110,20 @@ def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
     assert results.notices == ["records.jsonl: left out 4 broken lines (2, 3, 4, 5)"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"train_seconds": "fast"}, {"n_train": "12"}, {"ratio": "0.02"}, {"split": "1"}, {"split": 1.5}),
+        *({"query_seconds": [1]}, {"n_prototypes": "six"}, {"train_error": float("nan")}, {"params": 3}, {"data": 7}),
+        {"n_test": True},
+    ],
+)
+def test_a_line_with_something_else_for_a_number_or_text_is_left_out_and_said(tmp_path, wrong):
+    results = read(tmp_path, [run("full", 0, 0.03), json.dumps(run("SCC", 1, 0.02, 0.02) | wrong)])
+    assert [record.method for record in results.records] == ["full"]
+    assert results.notices == ["records.jsonl: left out 1 broken line (2)"]
+
+
 def test_each_study_has_its_plan_and_the_later_one_counts(tmp_path):
     lines = [run("full", 0, 0.01) | {"plan": "old"}, run("full", 1, 0.02) | {"plan": "new"}]
     lines += [run("full", 0, 0.03, variant="noise") | {"plan": "another"}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.cli.choices import DESCRIPTORS, LEARNED, METHODS
-from knnpress.cli.output import notice
+from knnpress.cli.output import drop_output, notice, open_streams
 
 __all__ = ["main"]
 
@@ -23,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 130: Ctrl-C.
     """
+    open_streams()
     args = _parser().parse_args(argv)
     status: int | None = 0
     args.shown = getattr(args, "verbose", False) or sys.stderr.isatty()
@@ -34,12 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = import_module(f"knnpress.cli.{args.command}").run(args)
             sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
     except (ValueError, OSError, ImportError, KeyboardInterrupt) as error:
         if args.debug:
             raise
         stopped = isinstance(error, KeyboardInterrupt)
         notice("stopped" if stopped else _sentence(error))
+        if isinstance(error, OSError):  # a full disk behind the output would speak up again at the end
+            drop_output()
         return 130 if stopped else 2
     return status or 0
 

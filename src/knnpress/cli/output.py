@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
-__all__ = ["notice", "print_facts", "print_paragraph", "print_table"]
+__all__ = ["drop_output", "notice", "open_streams", "print_facts", "print_paragraph", "print_table"]
 
 _COLOURS = {"problem": "bold red", "note": "yellow"}
 
 
+def open_streams() -> None:
+    """See to it that output can go somewhere: closed streams lead nowhere, and no file name is beyond them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # or the next file that is opened would get this number, and the output
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # file names need not be UTF-8
+
+
+def drop_output() -> None:
+    """Forget what standard output still holds, which would fail again when Python ends."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def notice(text: str) -> None:
-    """Tell the user something on standard error, in a line."""
-    print(f"knnpress: {_printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+    """Tell the user something on standard error, in a line; where nobody listens, that is no error."""
+    with suppress(OSError):
+        print(f"knnpress: {_printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 def print_facts(facts: dict[str, str]) -> None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import re
 import sys
 
 import numpy as np
 
 from knnpress.cli.output import print_facts, print_table
 from knnpress.cli.queries import open_model, read_queries
-from knnpress.files import check_output, replacing
+from knnpress.files import check_output, csv_text, replacing
 
 __all__ = ["run"]
 
 _COLUMNS = ("item", "prediction", "probability")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,23 +30,8 @@ def run(args: argparse.Namespace) -> None:
     if args.output is None and sys.stdout.isatty():
         print_table(_COLUMNS, rows, right=(2,))
     elif args.output is None:
-        sys.stdout.write(_as_csv(rows))
+        sys.stdout.write(csv_text([_COLUMNS, *rows]))
     else:
         with replacing(args.output) as file:
-            file.write(_as_csv(rows).encode("utf-8", errors="backslashreplace"))
+            file.write(csv_text([_COLUMNS, *rows]).encode("utf-8", errors="backslashreplace"))
         print_facts({"predictions": str(args.output), "items": str(len(rows))})
-
-
-def _as_csv(rows: list[list[str]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows([_inert(cell) for cell in row] for row in rows)
-    return text.getvalue()
-
-
-def _inert(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula; numbers are none."""
-    return (
-        f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) and not _NUMBER.fullmatch(cell) else cell
-    )

@@ -87,6 +87,8 @@ def held_out(groups: Array) -> Splits:
 
 def encode(labels: Array) -> tuple[Indices, tuple[str, ...]]:
     """Labels of any kind as 0-based classes, and the names of the classes."""
+    if labels.dtype.kind in "mM" and np.isnat(labels).any():
+        raise ValueError(f"the label of row {int(np.flatnonzero(np.isnat(labels))[0])} is NaT; remove such points")
     if labels.dtype.kind == "f" and (labels == np.round(labels)).all():  # MATLAB's whole numbers
         labels = labels.astype(np.int64)
     names, y = np.unique(labels, return_inverse=True)

@@ -21,12 +21,51 @@ _SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp", 
 
 
 def find_images(root: str | os.PathLike[str]) -> list[Path]:
-    """Paths of all images below a folder, sorted; told by the ending of their names. Hidden ones do not count."""
+    """Paths of all images below a folder, sorted; told by the ending of their names. Hidden ones do not count.
+
+    Links to folders are followed, each folder once below every sub-folder of `root`, so that loops end.
+    """
     root = Path(root)
     if not root.is_dir():
         raise FileNotFoundError(f"{root} is not a folder; give one that holds images")
-    found = [path for path in root.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file()]
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    found: list[Path] = []
+    for place in _shown(root):
+        if place.is_dir():
+            found += _images_below(place, {root.resolve()})
+        else:
+            _refuse_broken_link(place)
+            found += [place] if _is_image(place) else []
+    return sorted(found)
+
+
+def _images_below(folder: Path, seen: set[Path]) -> list[Path]:
+    """Images of a folder and those below it; of folders in `seen`, and of any met a second time, none."""
+    found, waiting = [], [folder]
+    while waiting:
+        here = waiting.pop()
+        if here.resolve() in seen:
+            continue
+        seen.add(here.resolve())
+        for place in _shown(here):
+            if place.is_dir():
+                waiting.append(place)
+            elif place.suffix.lower() in _SUFFIXES:
+                _refuse_broken_link(place)
+                found += [place] if _is_image(place) else []
+    return found
+
+
+def _shown(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in _SUFFIXES and path.is_file()
+
+
+def _refuse_broken_link(path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise FileNotFoundError(f"{path} is a link to {os.readlink(path)}, which is not there; mend or remove it")
 
 
 def load_image_folder(

@@ -24,6 +24,9 @@ Result = TypeVar("Result")
 
 _FULL_SCALE = {"b": 1.0, "u1": 255.0, "u2": 65535.0}
 _BLOCK = 4  # images a thread takes at a time
+_MOST_PIXELS = 2**26  # that are decoded at all
+_LARGE = 2**24  # pixels from which an image is reduced while it is decoded, where it will be reduced anyway
+_SPARE = 2  # times the side wanted: what is left for the final, exact reduction
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
@@ -53,9 +56,12 @@ class ImageFile:
     mask: str | None = None
     depth: str | None = None
 
-    def read(self) -> Array:
-        """The pixels, (h, w) or (h, w, c), with opacity or depth as the last channel if there is one."""
-        pixels = decode(self.path)
+    def read(self, max_side: int | None = None) -> Array:
+        """The pixels, (h, w) or (h, w, c), with opacity or depth as the last channel if there is one.
+
+        With `max_side`, a huge image without mask and depth may come reduced, to no less than that.
+        """
+        pixels = decode(self.path, max_side=max_side if self.mask is None and self.depth is None else None)
         if self.depth is not None:
             depth = _match(decode(self.depth), self.depth, pixels).astype(np.float32)
             if self.mask is not None:
@@ -76,10 +82,12 @@ class ImageFile:
         return self.path
 
 
-def decode(file: Any, name: str | None = None) -> Array:
+def decode(file: Any, name: str | None = None, max_side: int | None = None) -> Array:
     """The pixels of an image file (a path or an open binary file), (h, w) or (h, w, c).
 
-    Palettes become colours; a camera's note of how it was held is followed.
+    Palettes become colours; a camera's note of how it was held is followed. More than 2**26 pixels are refused before
+    they are decoded. With `max_side`, an image of more than 2**24 may come reduced, to no less than that; a JPEG then
+    never takes the room of all its pixels, and may have more.
     """
     name = os.fspath(file) if name is None else name
     library, operations = require("PIL.Image"), require("PIL.ImageOps")
@@ -87,13 +95,25 @@ def decode(file: Any, name: str | None = None) -> Array:
         raise ValueError(f"{name} is empty (0 bytes); remove it or copy it again")
     try:
         with library.open(file) as opened:
+            large = opened.width * opened.height > _LARGE
+            side = 0 if max_side is None or not large else _SPARE * max_side
+            if side:
+                opened.draft(None, (side, side))  # what the format itself offers: JPEG does
+            if opened.width * opened.height > _MOST_PIXELS:
+                raise _TooLarge(
+                    f"{name} has {opened.height} x {opened.width} pixels, more than the {_MOST_PIXELS:,} that are "
+                    "decoded; reduce it, or remove it"
+                )
             image = operations.exif_transpose(opened)
+            factor = max(image.size) // side if side else 1
+            if factor > 1 and image.mode in ("L", "RGB"):
+                image = image.reduce(factor)
             if image.mode in ("P", "PA"):
                 image = image.convert("RGBA" if "transparency" in image.info or image.mode == "PA" else "RGB")
             elif image.mode not in ("1", "L", "LA", "RGB", "RGBA", "F") and not image.mode.startswith("I"):
                 image = image.convert("RGB")
             pixels = np.array(image)
-    except FileNotFoundError:
+    except (FileNotFoundError, _TooLarge):
         raise
     except Exception as error:  # Pillow's decoders raise many kinds
         # This one names the file a second time
@@ -102,6 +122,10 @@ def decode(file: Any, name: str | None = None) -> Array:
     if pixels.dtype.kind == "i" and (pixels.min() < 0 or pixels.max() > 65535):
         raise ValueError(f"{name} has pixels from {pixels.min()} to {pixels.max()}; save it with 16 bits")
     return pixels.astype(np.uint16) if pixels.dtype.kind == "i" or pixels.dtype.str == ">u2" else pixels
+
+
+class _TooLarge(ValueError):
+    """Not Pillow's word, but ours."""
 
 
 def with_mask(pixels: Array, mask: Array) -> Array:
@@ -167,8 +191,11 @@ class Picture:
 
 def as_picture(image: Any, layout: Layout, mask: Any = None, max_side: int | None = None) -> Picture:
     """Decode one image; the ValueError of a bad one begins with the verb, for its name to go before."""
-    is_path = isinstance(image, (str, os.PathLike)) and not isinstance(image, ImageFile)
-    pixels = np.asarray(decode(image) if is_path else image)
+    side = max_side if mask is None and layout != "raw" else None
+    if isinstance(image, ImageFile):
+        pixels = image.read(side)
+    else:
+        pixels = np.asarray(decode(image, max_side=side) if isinstance(image, (str, os.PathLike)) else image)
     if pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise ValueError(
             f"has shape {pixels.shape}; an image is (height, width) or (height, width, channels). Give a list, even "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 
 from knnpress.cluster import as_points
 from knnpress.geometries import Geometry
+from knnpress.geometries.base import as_float_array
 from knnpress.parallel import MEMORY_BYTES
 from knnpress.rows import StoredPoints, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
@@ -23,6 +24,7 @@ from knnpress.typing import Array, ArrayLike, Labels
 __all__ = [
     "as_generator",
     "check_groups",
+    "check_gamma",
     "check_labels",
     "check_n_neighbors",
     "check_sample_weight",
@@ -34,6 +36,11 @@ __all__ = [
 ]
 
 
+_MOST_PROTOTYPES = 2**31
+_WEIGHT = 1e-100, 1e100
+_GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
+
+
 def check_training_set(
     estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, elsewhere: bool = False
 ) -> tuple[Any, Labels]:
@@ -41,6 +48,9 @@ def check_training_set(
 
     `elsewhere`: points that are not in memory may stay where they are; then they are checked as they are read.
     """
+    for model in (estimator, getattr(estimator, "compressor", None)):
+        check_gamma(getattr(model, "gamma", None))
+    _check_count(getattr(estimator, "n_prototypes", None))
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
     if elsewhere and (is_dask(X) or is_large(X)):
@@ -71,6 +81,27 @@ def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> 
     estimator.n_features_in_ = points.shape[1]
 
 
+def check_gamma(gamma: float | str | None) -> None:
+    """Refuse a number whose square is none; what words mean is for others to say."""
+    if not isinstance(gamma, Real) or isinstance(gamma, bool) or _GAMMA[0] <= gamma <= _GAMMA[1]:
+        return
+    raise ValueError(f"gamma is {_brief(gamma)}; give a positive number, from {_GAMMA[0]:g} to {_GAMMA[1]:g}")
+
+
+def _check_count(n_prototypes: Any) -> None:
+    """Refuse a whole number that no set of points could have."""
+    if isinstance(n_prototypes, Integral) and abs(int(n_prototypes)) > _MOST_PROTOTYPES:
+        raise ValueError(
+            f"n_prototypes is {_brief(n_prototypes)}; give at most the number of points, or a share between 0 and 1"
+        )
+
+
+def _brief(number: Any) -> str:
+    """A number as it was given, unless that takes more than a line."""
+    text = repr(number)
+    return text if len(text) <= 40 else f"a number of {len(text)} digits"
+
+
 def check_n_neighbors(k: int, n_prototypes: int) -> None:
     """Refuse a k below one or above the number of prototypes."""
     if not isinstance(k, Integral) or not 1 <= k <= n_prototypes:
@@ -88,6 +119,8 @@ def as_generator(random_state: Any) -> np.random.Generator:
 
 def check_labels(y: ArrayLike, n: int) -> Labels:
     """Labels of n points: numbers or strings, none missing."""
+    if np.ma.is_masked(y):
+        raise ValueError("y contains missing labels (it is masked); remove those points")
     labels = column_or_1d(np.asarray(y) if is_dask(y) or is_stored(y) else y, warn=True)
     if len(labels) != n:
         raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
@@ -95,15 +128,17 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
         assert_all_finite(labels, input_name="y")
     elif labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
         raise ValueError("y contains missing labels (None or NaN); remove those points")
+    elif labels.dtype.kind in "mM" and np.isnat(labels).any():
+        raise ValueError("y contains missing labels (NaT); remove those points")
     check_classification_targets(labels)
     return labels
 
 
 def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) -> Array | None:
-    """Weights of the training points, those of their classes included: finite, non-negative, not all zero."""
+    """Weights of the training points, those of their classes included: finite, non-negative, not far from one."""
     if weight is None and class_weight is None:
         return None
-    array = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
+    array = np.ones(len(y)) if weight is None else as_float_array(weight, "sample_weight")
     if array.shape != (len(y),):
         raise ValueError(f"sample_weight has shape {array.shape}; give one weight for each of the {len(y)} points")
     bad = ~(np.isfinite(array) & (array >= 0))
@@ -117,6 +152,8 @@ def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) 
         array = array * compute_sample_weight(class_weight, y)
     if not array.any():
         raise ValueError("sample_weight is zero for all points; give some of them a weight")
+    if not _WEIGHT[0] <= array.max() <= _WEIGHT[1]:  # sums of them, and products with losses, must stay numbers
+        raise ValueError(f"sample_weight goes up to {array.max():.1e}; scale them, e.g. divide by their mean")
     return array
 
 
@@ -142,6 +179,7 @@ def resolve_n_prototypes(n_prototypes: int | float | str | None, n: int, n_class
     """The number of prototypes meant by a count, a share of n, or None."""
     if n_prototypes is None:
         return None
+    _check_count(n_prototypes)
     if isinstance(n_prototypes, (bool, str)) or not n_prototypes > 0:
         raise ValueError(f"n_prototypes is {n_prototypes!r}; give a positive count, or a share between 0 and 1")
     if isinstance(n_prototypes, (int, np.integer)):

@@ -14,7 +14,7 @@ from sklearn.metrics import confusion_matrix
 from knnpress.descriptors import ImageFile
 from knnpress.experiments.plan import Cell
 from knnpress.experiments.tasks import Task, Tasks
-from knnpress.files import replacing
+from knnpress.files import file_stem, replacing
 from knnpress.typing import Array, Indices
 
 __all__ = ["write_exhibit"]
@@ -24,7 +24,7 @@ _SUSPECTS, _MONTAGE, _PROTOTYPES = 12, 40, 60
 
 
 def write_exhibit(folder: Path, cell: Cell, task: Task, classifier: Any, tasks: Tasks) -> None:
-    """Write `folder`/<data>.npz and .json from a fitted learned classifier."""
+    """Write `folder`/<data>.npz and .json from a fitted learned classifier; the name as `file_stem` spells it."""
     shown = _spread(classifier.prototype_labels_)
     prototypes, labels = classifier.prototypes_[shown], classifier.prototype_labels_[shown]
     D = task.geometry.pairwise(task.X, prototypes)
@@ -59,10 +59,11 @@ def write_exhibit(folder: Path, cell: Cell, task: Task, classifier: Any, tasks: 
         if len(pictures):
             arrays[name] = np.stack([_thumbnail(picture) for picture in pictures])
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / f"{cell.study.data}.npz") as out:
+    stem = file_stem(cell.study.data)
+    with replacing(folder / f"{stem}.npz") as out:
         np.savez_compressed(out, **arrays)
     how = "principal components of the " + ("whitened matrix logarithms" if task.X.ndim == 3 else "root histograms")
-    with replacing(folder / f"{cell.study.data}.json") as out:
+    with replacing(folder / f"{stem}.json") as out:
         out.write(json.dumps({"method": cell.method, "ratio": cell.ratio, "map": how}).encode())
 
 

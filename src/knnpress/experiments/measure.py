@@ -78,7 +78,7 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
                 record["full_query_seconds"] = (time.perf_counter() - start) / len(y_test)
             elif isinstance(classifier, PrototypeClassifier) or hasattr(classifier, "gamma_"):
                 record |= _query_times(classifier, task)
-    except (ImportError, ValueError, ArithmeticError) as error_:
+    except (ImportError, TypeError, ValueError, ArithmeticError) as error_:  # TypeError: a setting it does not have
         record["failure"] = f"{type(error_).__name__}: {error_}"
         classifier = None
     record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")

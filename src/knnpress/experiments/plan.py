@@ -204,6 +204,9 @@ def _study(table: dict[str, Any], path: Path) -> Study:
     missing = {"data", "source", "methods"} - set(table)
     if missing:
         raise ValueError(f"{where} lacks {', '.join(sorted(missing))}")
+    for name in ("data", "source", "title", "variant", "features", "splits"):
+        if not isinstance(table.get(name, ""), str):
+            raise ValueError(f"{where} has {name} = {table[name]!r}; give text")
     for method in (*table["methods"], *table.get("once", ())):
         if method not in METHODS:
             raise ValueError(f"{where} asks for {method!r}; known methods: {', '.join(METHODS)}")

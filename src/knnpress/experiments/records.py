@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.experiments.plan import Plan
+from knnpress.files import check_folder
 
 __all__ = ["Recorder", "read_records"]
 
@@ -27,10 +28,23 @@ def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             record = json.loads(line)
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict):
-            raise ValueError(f"{path}, line {number} is no record; delete the line to go on without it")
+        fault = _fault(record)
+        if fault:
+            raise ValueError(f"{path}, line {number} is no record ({fault}); delete the line to go on without it")
         records.append(record)
     return records
+
+
+def _fault(record: Any) -> str:
+    """What keeps a line from being a record that an experiment can go on from; nothing where all is well."""
+    if not isinstance(record, dict):
+        return "it is no JSON object"
+    for name in ("id", "plan"):
+        if not isinstance(record.get(name), str):
+            return f"its {name} is missing" if name not in record else f"its {name} is {record[name]!r}"
+    if record.get("kind") == "tuning" and not isinstance(record.get("params"), dict):
+        return "its params are missing"
+    return ""
 
 
 class Recorder:
@@ -40,6 +54,7 @@ class Recorder:
         self.folder = folder
         self.fingerprints = {(s.data, s.variant): plan.study_fingerprint(s) for s in plan.studies}
         self.path = folder / "records.jsonl"
+        check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             self._mend()

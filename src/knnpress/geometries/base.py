@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -227,14 +228,14 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
     """Weights of n points, non-negative, scaled to sum to one; uniform where None."""
     if weights is None:
         return np.full(n, 1.0 / n)
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != (n,):
-        raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {n} points")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+    array = as_float_array(weights, "weights")
+    if array.shape != (n,):
+        raise ValueError(f"weights has shape {array.shape}; give one weight for each of the {n} points")
+    largest = array.max(initial=0.0)
+    if not (np.isfinite(array).all() and (array >= 0).all() and largest > 0):
         raise ValueError("weights must be finite and non-negative, and not all zero")
-    weights = weights / weights.max()  # their sum may overflow
-    scaled: Array = weights / weights.sum()
-    return scaled
+    shares = array / largest  # their sum may overflow
+    return shares / shares.sum()
 
 
 def aligned(X: Array) -> Array:
@@ -248,17 +249,45 @@ def least_weight(W: Array) -> float:
 
 
 def as_float_array(X: ArrayLike, name: str) -> Array:
-    """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged or not numbers."""
+    """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged, masked or not numbers."""
     if hasattr(X, "toarray"):
         raise TypeError(f"Sparse data was passed as {name}, but dense data is required; use {name}.toarray()")
+    _refuse_masked(X, name)
     try:
         raw = np.asarray(X)
+        strange = _strange(raw)  # which NumPy would turn into numbers
+        if strange:
+            raise ValueError(f"it holds {strange}; give numbers")
         array = raw if np.iscomplexobj(raw) else np.require(raw, np.float64, ["C", "A"])
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} cannot be read as numbers: {error}") from error
     if np.iscomplexobj(array):
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; split it into real features")
     return array
+
+
+def _refuse_masked(X: Any, name: str) -> None:
+    if not np.ma.is_masked(X):
+        return
+    mask = np.atleast_1d(np.ma.getmaskarray(X))
+    rows = np.flatnonzero(mask.reshape(len(mask), -1).any(axis=1))
+    where = [int(k) for k in np.argwhere(mask[rows[0]])[0]]
+    at = f" at {where}" if where else ""
+    raise InvalidPointError(
+        f"{name}[{rows[0]}] is masked{at}, as are {len(rows)} of {len(mask)} points; remove them or fill the gaps"
+    )
+
+
+def _strange(raw: Array) -> str:
+    """What an array holds that is text or times; nothing where it holds neither."""
+    if raw.dtype.kind in "mM":
+        return "times"
+    for item in raw.flat[:1] if raw.dtype.kind in "US" else raw.flat if raw.dtype.kind == "O" else ():
+        if isinstance(item, (str, bytes)):
+            return f"text ({item!r:.40})"
+        if isinstance(item, (timedelta, date, np.timedelta64, np.datetime64)):
+            return "times"
+    return ""
 
 
 def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:

@@ -17,7 +17,6 @@ N_PIVOTS = 64
 LEAST_POINTS, LEAST_QUERIES = 512, 64  # below these a plain search is as quick
 
 _FIRST = 4  # that look nearest, computed before the others are judged
-_ROUNDING = 1e-6  # of roots of distances
 
 
 def pivots(Z: Array, distances_to: Callable[[Array], Callable[[Array], Array]], count: int) -> tuple[Indices, Array]:
@@ -50,11 +49,11 @@ def tree_order(features: Array, size: int) -> Indices:
     return np.concatenate(done)
 
 
-def boxes(features: Array, size: int) -> tuple[Array, Array]:
-    """The least and largest features of each `size` rows in turn, (count, groups) each, a little wider for rounding."""
-    starts = np.arange(0, len(features), size)
-    low, high = np.minimum.reduceat(features, starts).T, np.maximum.reduceat(features, starts).T
-    return np.ascontiguousarray(low) - _ROUNDING, np.ascontiguousarray(high) + _ROUNDING
+def boxes(low: Array, high: Array, size: int) -> tuple[Array, Array]:
+    """The least and largest features of each `size` rows in turn, (count, groups) each; a row has a range of them."""
+    starts = np.arange(0, len(low), size)
+    least, largest = np.minimum.reduceat(low, starts).T, np.maximum.reduceat(high, starts).T
+    return np.ascontiguousarray(least), np.ascontiguousarray(largest)
 
 
 def outside(box: tuple[Array, Array], features: Array) -> Array:

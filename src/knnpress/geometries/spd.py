@@ -47,6 +47,7 @@ __all__ = ["AIRM", "JBLD", "LogEuclidean"]
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
+_RANGE = 1e-290, 4e307  # of variances
 _ROUNDING = 1e-9  # of divergences
 
 
@@ -80,6 +81,7 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
         )
     if gap.any():
         array = 0.5 * (array + array.transpose(0, 2, 1))
+    _check_range(array, name)
     margin = np.concatenate(map_blocks(lambda rows: _core.SpdBatch(array[rows], True).margin, blocks, n_jobs))
     bad = ~(margin > array.shape[1] * _EPS)
     if bad.any():
@@ -91,6 +93,19 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
             f"drop features that are constant or combinations of others"
         )
     return array
+
+
+def _check_range(array: Array, name: str) -> None:
+    """Refuse variances so large that sums of two overflow, or so small that pivots far below them lose digits."""
+    diagonal = np.diagonal(array, axis1=1, axis2=2)
+    far = ((diagonal > 0) & (diagonal < _RANGE[0])) | (diagonal > _RANGE[1])
+    if far.any():
+        row, k = (int(index) for index in np.argwhere(far)[0])
+        count = int(far.any(axis=1).sum())
+        raise InvalidPointError(
+            f"{name}[{row}] has a variance of {diagonal[row, k]:.1e}, as do {count} of {len(array)} matrices; scale "
+            f"all matrices, or that feature, until variances are from {_RANGE[0]:g} to {_RANGE[1]:g}"
+        )
 
 
 def _symmetric(A: Array) -> Array:
@@ -159,16 +174,19 @@ class JBLD(BaseEstimator):
         """Like `distances_to`, but all except the k least distances of a row may be infinity.
 
         The root of the divergence is a metric: no X is nearer to Z than their distances to any third point differ.
+        That holds for exact ones; those computed are known up to the rounding of the pair, see `_rounding`.
         """
         if len(Z) < LEAST_POINTS:
             return self.distances_to(Z)
         Z = aligned(Z)
         rows, divergences = pivots(Z, self.distances_to, N_PIVOTS)
-        roots = np.sqrt(divergences)
+        error = _rounding(Z)
+        low, high = _root_range(divergences, error[:, None] + error[rows])
         # alike Z lie side by side, in the lanes; the X are taken one by one
         size = _core.SpdBatch(Z[:1], True).lanes
-        order = tree_order(roots, size)
-        z, box = _core.SpdBatch(Z[order], True), boxes(roots[order], size)
+        order = tree_order(np.sqrt(divergences), size)
+        z, box = _core.SpdBatch(Z[order], True), boxes(low[order], high[order], size)
+        group_error = np.maximum.reduceat(error[order], np.arange(0, len(Z), size))
         to_pivots = _core.SpdBatch(Z[rows], True)
         back = np.argsort(order)
         no_limit = np.zeros(len(Z))
@@ -182,7 +200,10 @@ class JBLD(BaseEstimator):
                 return _core.jbld_pairwise(z, x, skip, no_limit).T
 
             top = np.partition(to_x, k - 1, axis=0)[k - 1] if k <= len(rows) else np.full(len(X), np.inf)
-            lower = np.maximum(outside(box, np.sqrt(to_x).T), 0.0) ** 2
+            x_error, root = _rounding(X), np.sqrt(to_x).T
+            least, most = _root_range(to_x.T, x_error[:, None] + error[rows])
+            apart = outside(box, root) - np.maximum(most - root, root - least).max(axis=1)[:, None]
+            lower = np.maximum(apart, 0.0) ** 2 - (x_error[:, None] + group_error)
             return least_k(lower, top, k, solve)[:, back]
 
         return distances
@@ -263,6 +284,25 @@ class JBLD(BaseEstimator):
             return Linearization(D, pullback, memory)
 
         return step
+
+
+def _rounding(X: Array) -> Array:
+    r"""How far rounding may take divergences of each matrix, (n,); that of a pair is the sum of both.
+
+    LDL' is exact for a matrix whose entries differ by at most (d + 1) eps :math:`\sqrt{a_{ii} a_{jj}}`, so its log-det
+    is off by that times d :math:`h(A) = \sum_i a_{ii} (A^{-1})_{ii}`, to first order. h(X + Z) is at most h(X) + h(Z),
+    as the inverse of X + Z is below that of either; and logarithms are off by some eps of their size.
+    """
+    d = X.shape[1]
+    batch = _core.SpdBatch(X, True)
+    h = np.einsum("ijj,ijj->i", X, batch.inverse())
+    size = np.abs(np.log(np.diagonal(X, axis1=1, axis2=2))).sum(axis=1)
+    return 2.0 * _EPS * d * ((d + 1) * np.abs(h) + 8.0 + size)
+
+
+def _root_range(D: Array, error: Array) -> tuple[Array, Array]:
+    """What the roots of divergences may be, given what rounding may have done to them."""
+    return np.sqrt(np.maximum(D - error, 0.0)), np.sqrt(D + error)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knnpress.files import read_npz
+from knnpress.files import file_stem, read_npz
 from knnpress.typing import Array
 
 __all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
@@ -188,41 +188,54 @@ def _read_records(path: Path, notices: list[str]) -> list[Record]:
 
 
 def _record(raw: dict[str, Any]) -> Record:
+    """A record; raises ValueError where a field holds something of another kind than it should."""
     failure = raw.get("failure")
-    error = _number(raw.get("test_error"))
+    error = _known_number(raw, "test_error")
     if failure is None and (error is None or not 0 <= error <= 1):
         raise ValueError("no test error")
-    ratio = raw.get("ratio")
+    split = _known_count(raw, "split")
+    if split is None or not isinstance(raw["data"], str) or not isinstance(raw["method"], str):
+        raise ValueError("no split, data or method")
+    seconds = ("train_seconds", "train_cpu_seconds", "query_seconds", "full_query_seconds")
+    numbers = ("train_error", "reference_error", *seconds, "distance_seconds", "full_distance_seconds")
     return Record(
-        data=str(raw["data"]),
+        data=raw["data"],
         variant=_text(raw.get("variant")),
-        split=int(raw["split"]),
-        method=str(raw["method"]),
-        ratio=None if ratio is None else float(ratio),
-        n_train=int(raw.get("n_train") or 0),
-        n_test=int(raw.get("n_test") or 0),
-        n_prototypes=None if raw.get("n_prototypes") is None else int(raw["n_prototypes"]),
+        split=split,
+        method=raw["method"],
+        ratio=_known_number(raw, "ratio"),
+        n_train=_known_count(raw, "n_train") or 0,
+        n_test=_known_count(raw, "n_test") or 0,
+        n_prototypes=_known_count(raw, "n_prototypes"),
         test_error=None if failure is not None else error,
-        **{
-            name: _number(raw.get(name))
-            for name in (
-                *(
-                    "train_error",
-                    "reference_error",
-                    "train_seconds",
-                    "train_cpu_seconds",
-                    "query_seconds",
-                    "full_query_seconds",
-                ),
-                *("distance_seconds", "full_distance_seconds"),
-            )
-        },
-        params=_mapping(raw.get("params")),
-        versions=_mapping(raw.get("versions")),
-        machine=_mapping(raw.get("machine")),
+        **{name: _known_number(raw, name) for name in numbers},
+        params=_known_mapping(raw, "params"),
+        versions=_known_mapping(raw, "versions"),
+        machine=_known_mapping(raw, "machine"),
         finished=_text(raw.get("finished")),
         failure=None if failure is None else str(failure),
     )
+
+
+def _known_number(raw: dict[str, Any], name: str) -> float | None:
+    """A number, or None where there is none; anything else is an error."""
+    number = _number(raw.get(name))
+    if number is None and raw.get(name) is not None:
+        raise ValueError(f"{name} is no number")
+    return number
+
+
+def _known_count(raw: dict[str, Any], name: str) -> int | None:
+    number = _known_number(raw, name)
+    if number is not None and number != int(number):
+        raise ValueError(f"{name} is no whole number")
+    return None if number is None else int(number)
+
+
+def _known_mapping(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(raw.get(name, {}), dict):
+        raise ValueError(f"{name} is no table")
+    return _mapping(raw.get(name))
 
 
 def _data_set(name: str, about: object) -> DataSet:
@@ -235,9 +248,8 @@ def _data_set(name: str, about: object) -> DataSet:
 
 
 def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
-    if name != Path(name).name:  # a name is no path
-        return Exhibit()
-    path, about = folder / f"{name}.npz", folder / f"{name}.json"
+    stem = file_stem(name)  # a name is no path
+    path, about = folder / f"{stem}.npz", folder / f"{stem}.json"
     arrays: dict[str, Array] = {}
     if path.is_file():
         try:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Cell", "Column", "Table", "as_csv", "as_html", "as_markdown", "markdown_text"]
+from knnpress.files import csv_text
 
-_FORMULA = re.compile(r"[=+\-@＝＋－＠]")
+__all__ = ["Cell", "Column", "Table", "as_csv", "as_html", "as_markdown", "markdown_text"]
 
 
 @dataclass(frozen=True)
@@ -110,16 +108,14 @@ def _left(column: Column) -> str:
 
 def as_csv(table: Table) -> str:
     """One line a row, numbers as numbers, and no cell that a spreadsheet would take for a formula."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     group = [table.group_title] if table.group_title else []
     heads = [part for column in table.columns for part in column.parts or (column.title,)]
-    writer.writerow([_csv_cell(head) for head in (*group, *heads)])
+    lines = [[_csv_cell(head) for head in (*group, *heads)]]
     for title, rows in table.groups:
         for row in rows:
             values = [value for cell, column in zip(row, table.columns, strict=True) for value in _values(cell, column)]
-            writer.writerow([_csv_cell(value) for value in ([title] if group else []) + values])
-    return file.getvalue()
+            lines.append([_csv_cell(value) for value in ([title] if group else []) + values])
+    return csv_text(lines)
 
 
 def _values(cell: Cell, column: Column) -> tuple[object, ...]:
@@ -137,7 +133,7 @@ def _csv_cell(value: object) -> str:
     if isinstance(value, (int, float)):
         return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
     text = " ".join(str(value).split())
-    return f"'{text}" if _FORMULA.match(text) else text
+    return f"'{text}" if text.startswith(("+", "-")) else text  # text, even where it looks like a number
 
 
 def as_markdown(table: Table) -> str:

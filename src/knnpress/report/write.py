@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from knnpress.files import check_output, replacing
+from knnpress.files import check_folder, check_output, replacing
 from knnpress.report import figures, tables
 from knnpress.report.analysis import Case, cases_of, cells_of, judge
 from knnpress.report.exhibits import Suspects, confusion_of, gallery_of, map_of, montage_of, suspects_of
@@ -73,6 +73,7 @@ def write_report(
     page = Path(output)
     check_output(page)
     beside = page.with_name(f"{page.stem}_files") if files is None else Path(files)
+    check_folder(beside)
     results = read_results(Path(folder))
     cases = cases_of(results)
     verdict = judge(cases, results.planned).sentence()
