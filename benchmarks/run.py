@@ -25,12 +25,17 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from knnpress import _core, datasets  # noqa: E402
-from knnpress.compression import objective as objectives  # noqa: E402
-from knnpress.compression.objective import Objective  # noqa: E402
+from knnpress.compression import ClassCentroids, StochasticCompression  # noqa: E402
 from knnpress.estimators import SCC, SHC, PrototypeClassifier  # noqa: E402
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, base  # noqa: E402
+from knnpress.geometries.base import SmoothGeometry  # noqa: E402
 from knnpress.geometries.spectral import eigh, eigvalsh, matrix_log  # noqa: E402
+from knnpress.learning import objective as objectives  # noqa: E402
+from knnpress.learning.loss import SoftNeighborLoss  # noqa: E402
+from knnpress.learning.objective import Objective, Scale  # noqa: E402
+from knnpress.learning.prior import Prior  # noqa: E402
 from knnpress.parallel import map_blocks, row_blocks  # noqa: E402
+from knnpress.rows import LocalRows  # noqa: E402
 
 NOTHING = 1e-300  # is negligible: every pair is computed
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -284,61 +289,108 @@ def spd_classes(rng: np.random.Generator, n: int, d: int, n_classes: int) -> tup
     return A @ A.transpose(0, 2, 1) / 40, y
 
 
+def objective_at(
+    geometry: SmoothGeometry, X: np.ndarray, y: np.ndarray, Z: np.ndarray, labels: np.ndarray, loss: SoftNeighborLoss
+) -> tuple[Objective, np.ndarray]:
+    """The loss of a training set as a function of the prototypes' normal coordinates, and those of Z."""
+    chart = geometry.chart(Z)
+    theta = chart.to_theta(Z)
+    rows, scale = LocalRows(X, y, None, THREADS), Scale(chart, theta, 1.0)
+    function = Objective(
+        rows, labels=labels, geometry=geometry, scale=scale, loss=loss, prior=Prior(1.0, float(len(y)))
+    )
+    return function, np.zeros_like(theta)
+
+
+def given(**more: object) -> dict[str, object]:
+    """All settings of a learned model: nothing is left to choose, and a fit is one descent."""
+    start = StochasticCompression(init=ClassCentroids(quotas="need"))
+    plain = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest", "compressor": start}
+    return {**plain, "random_state": 0, "n_jobs": THREADS, **more}
+
+
 def learning(report: Report) -> None:
     report.section("Learning")
-    rng = np.random.default_rng(4)
-    X, y = spd_classes(rng, 1640, 19, 8)
-    geometry, n, m = JBLD(), 1640, 132
-    Z, labels = X[:m], y[:m]
-    chart = geometry.chart(X)
-    theta = chart.to_theta(Z)
-    objective = Objective(X, y, labels=labels, geometry=geometry, chart=chart, gamma=3.0, n_jobs=THREADS)
+    X, y = spd_classes(np.random.default_rng(4), 1640, 19, 8)
+    autograd(report, X, y)
+    digits, histograms = datasets.load_digits_covariances(), datasets.load_digits_histograms()
+    cost = {"ground_cost": histograms.ground_cost}
+    for what, kind, settings, m, points, labels, goal in [
+        ("SCC, n = 1640, d = 19, m = 33", SCC, {"metric": "jbld"}, 33, X, y, 4),
+        ("SCC, n = 1640, d = 19, m = 262", SCC, {"metric": "jbld"}, 262, X, y, 25),
+        ("SCC, digits, n = 898, d = 11, m = 18", SCC, {"metric": "jbld"}, 18, digits.X[::2], digits.y[::2], None),
+        ("SHC, digits, n = 720, d = 64, m = 20", SHC, cost, 20, histograms.X[:720], histograms.y[:720], 10),
+        ("SHC, digits, n = 720, d = 64, m = 115", SHC, cost, 115, histograms.X[:720], histograms.y[:720], 60),
+    ]:
+        plain = kind(**given(**settings, n_prototypes=m))
+        if kind is SHC:
+            plain.set_params(metric="sinkhorn")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alone = seconds(lambda: plain.fit(points, labels), repeats=1, at_least=0)
+            geometry = plain.geometry_
+            loss = SoftNeighborLoss(plain.gamma_, 0.2, plain.smoothing_, len(plain.classes_))
+            Z, kinds = plain.prototypes_, plain.prototype_labels_
+            function, u = objective_at(geometry, geometry.check(points), labels, Z, kinds, loss)
+            moves = [u, u + 1e-3 * np.random.default_rng(0).normal(size=u.shape)]
+            # back and forth, so that warm distances are as far from what is asked for as in a descent
+            once = seconds(lambda: [function(u) for u in moves], repeats=3) / len(moves)
+            report.row(f"{what}: one descent, {plain.n_iter_} iterations, all settings given", alone, goal, " s", True)
+            report.row(f"{what}: that, in evaluations of loss and gradient ({once * 1e3:.1f} ms)", alone / once, None)
+            if m in (262, 115):
+                continue
+            usual = kind(n_prototypes=m, random_state=0, n_jobs=THREADS, **(cost if kind is SHC else {}))
+            whole = seconds(lambda: usual.fit(points, labels), repeats=1, at_least=0)
+        tried = f"{len(usual.selection_)} settings tried, {usual.metric_}"
+        report.row(f"{what}: a default fit, {tried}", whole, None, " s")
+        report.row(f"{what}: that, in evaluations of loss and gradient", whole / once, None)
+
+
+def autograd(report: Report, X: np.ndarray, y: np.ndarray) -> None:
+    """One evaluation of loss and gradient against PyTorch's."""
     try:
         import torch
     except ImportError:
         report.say("| one evaluation against PyTorch | torch is not installed | | skipped |")
-    else:
-        torch.set_num_threads(THREADS)
-        F, x = (torch.tensor(a) for a in (chart.factor, X))
-        same = torch.tensor(y[:, None] == labels)
-        upper = torch.triu_indices(19, 19)
+        return
+    n, m, d = len(X), 132, X.shape[1]
+    labels = y[:m]
+    objective, u = objective_at(JBLD(), X, y, X[:m], labels, SoftNeighborLoss(3.0))
+    u = u + 0.05 * np.random.default_rng(0).normal(size=u.shape)
+    objective.prior = Prior(0.0, float(n))
+    torch.set_num_threads(THREADS)
+    R, x = (torch.tensor(a) for a in (objective.scale.chart.root, X))
+    same = torch.tensor(y[:, None] == labels)
+    upper = torch.triu_indices(d, d)
+    half = torch.where(upper[0] == upper[1], 0.5, 0.5**0.5).double()
 
-        def autograd(rows: int) -> tuple[float, np.ndarray]:
-            free = torch.tensor(theta, requires_grad=True)
-            B = torch.zeros(m, 19, 19, dtype=torch.float64).index_put((torch.arange(m)[:, None], *upper[:, None]), free)
-            A = B @ F.T
-            P = A.transpose(1, 2) @ A + chart.floor * (F @ F.T)
+    def logdet(S: torch.Tensor) -> torch.Tensor:
+        return 2 * torch.linalg.cholesky(S).diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-            def logdet(S: torch.Tensor) -> torch.Tensor:
-                return 2 * torch.linalg.cholesky(S).diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-            D = logdet((x[:rows, None] + P) / 2) - (logdet(x[:rows])[:, None] + logdet(P)) / 2
-            logits = -9.0 * D
-            own = torch.where(same[:rows], logits, -torch.inf)
-            loss = (torch.logsumexp(logits, 1) - torch.logsumexp(own, 1)).mean()
-            loss.backward()
-            return loss.item(), free.grad.numpy()
-
-        with mock.patch.object(objectives, "_NEGLIGIBLE", NOTHING):
-            ours, theirs = best_of([lambda: objective(theta), lambda: autograd(n)], rounds=1, at_least=0.0)
-        report.row(
-            f"n = {n}, m = {m}, d = 19: loss and gradient ({ours * 1e3:.0f} ms), times as fast as PyTorch "
-            f"{torch.__version__}'s autograd",
-            theirs / ours,
-            25,
+    def theirs() -> tuple[float, np.ndarray]:
+        free = torch.tensor(u, requires_grad=True)
+        H = torch.zeros(m, d, d, dtype=torch.float64).index_put(
+            (torch.arange(m)[:, None], *upper[:, None]), half * free
         )
-        _, gradient = autograd(n)
-        worst = np.abs(objective(theta).gradient - gradient).max() / np.abs(gradient).max()
-        report.row("largest difference of the two gradients, relative", worst, 1e-8, "", at_most=True)
-    for m, goal in [(32, 4), (262, 25)]:
-        model = SCC(m, gamma=3.0, random_state=0, n_jobs=THREADS)
-        took = seconds(lambda: model.fit(X, y), repeats=1, at_least=0)
-        report.row(f"SCC, n = {n}, d = 19, m = {m}, gamma given: a whole fit", took, goal, " s", at_most=True)
-    digits = datasets.load_digits_histograms()
-    for m, goal in [(20, 10), (115, 60)]:
-        model = SHC(digits.ground_cost, n_prototypes=m, gamma=7.0, random_state=0, n_jobs=THREADS)
-        took = seconds(lambda: model.fit(digits.X[:720], digits.y[:720]), repeats=1, at_least=0)
-        report.row(f"SHC, n = 720, d = 64, m = {m}, gamma given: a whole fit", took, goal, " s", at_most=True)
+        P = R @ torch.linalg.matrix_exp(H + H.transpose(1, 2)) @ R
+        D = logdet((x[:, None] + P) / 2) - (logdet(x)[:, None] + logdet(P)) / 2
+        logits = -9.0 * D
+        own = torch.where(same, logits, -torch.inf)
+        loss = (torch.logsumexp(logits, 1) - torch.logsumexp(own, 1)).mean()
+        loss.backward()
+        return loss.item(), free.grad.numpy()
+
+    with mock.patch.object(objectives, "_NEGLIGIBLE", NOTHING):
+        ours, other = best_of([lambda: objective(u), theirs], rounds=1, at_least=0.0)
+    report.row(
+        f"n = {n}, m = {m}, d = {d}: loss and gradient ({ours * 1e3:.0f} ms), times as fast as PyTorch "
+        f"{torch.__version__}'s autograd",
+        other / ours,
+        25,
+    )
+    _, gradient = theirs()
+    worst = np.abs(objective(u).gradient - gradient).max() / np.abs(gradient).max()
+    report.row("largest difference of the two gradients, relative", worst, 1e-8, "", at_most=True)
 
 
 def families(rng: np.random.Generator, n: int, d: int, apart: float) -> tuple[np.ndarray, np.ndarray]:
@@ -360,7 +412,7 @@ def all_pairs() -> Iterator[None]:
 def last_half(X: np.ndarray, y: np.ndarray, m: int) -> tuple[float, SCC]:
     """Seconds of the later ten of twenty iterations, and what was learned."""
     times: list[float] = []
-    model = SCC(m, gamma="scale", max_iter=20, early_stopping=False, random_state=0, n_jobs=THREADS)
+    model = SCC(m, **given(metric="jbld", max_iter=20))
     model.set_params(callback=lambda *_: times.append(time.perf_counter()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -370,14 +422,13 @@ def last_half(X: np.ndarray, y: np.ndarray, m: int) -> tuple[float, SCC]:
 
 def difference(X: np.ndarray, y: np.ndarray, model: SCC) -> float:
     """Of the gradient with some pairs left out, one step after the model, from that with all: relative."""
-    chart = JBLD().chart(X)
-    theta = chart.to_theta(model.prototypes_)
-    settings = {"geometry": JBLD(), "chart": chart, "gamma": model.gamma_, "smoothing": model.smoothing}
+    loss = SoftNeighborLoss(model.gamma_, 0.2, model.smoothing_, len(model.classes_))
+    step = 1e-3 * np.random.default_rng(0).normal(size=(len(model.prototypes_), X.shape[1] * (X.shape[1] + 1) // 2))
 
     def gradient() -> np.ndarray:
-        function = Objective(X, y, labels=model.prototype_labels_, **settings)
-        function(theta)
-        return function(theta * (1 + 1e-3)).gradient
+        function, u = objective_at(JBLD(), X, y, model.prototypes_, model.prototype_labels_, loss)
+        function(u)
+        return function(u + step).gradient
 
     some = gradient()
     with all_pairs():

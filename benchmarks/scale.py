@@ -25,9 +25,12 @@ from distributed import Client
 
 import knnpress as kp
 from knnpress.cluster import ClusterPoints
-from knnpress.compression import objective as objectives
-from knnpress.compression.objective import Objective
+from knnpress.compression import ClassCentroids, StochasticCompression
 from knnpress.geometries import JBLD
+from knnpress.learning import objective as objectives
+from knnpress.learning.loss import SoftNeighborLoss
+from knnpress.learning.objective import Objective, Scale
+from knnpress.learning.prior import Prior
 from knnpress.rows import LocalRows
 
 D, CLASSES, CHUNK, TEST = 19, 50, 256, 5_000
@@ -71,19 +74,24 @@ def cluster(workers: int) -> Client:
     return Client(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
 
 
+def scc(m: int, max_iter: int, batch_size: int | None = None) -> kp.SCC:
+    """SCC with all settings given: nothing is left to choose, and a fit is one descent."""
+    compressor = StochasticCompression(init=ClassCentroids(quotas="need"), batch_size=batch_size)
+    settings = {"metric": "jbld", "gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
+    return kp.SCC(m, max_iter=max_iter, compressor=compressor, **settings)
+
+
 def fit(args: argparse.Namespace) -> None:
     group = store(args.folder, args.n)
     y = group["y"][:]
     test = group["X"][args.n :], y[args.n :]
     path, y = args.folder / f"wishart-{args.n}.zarr", y[: args.n]
     lazy = da.from_zarr(str(path), component="X")[: args.n]
-    settings = {"n_prototypes": args.m, "random_state": 0, "gamma": "scale", "early_stopping": False}
     some = np.sort(np.random.default_rng(0).permutation(args.n)[:20_000])
-    model = kp.SCC(**settings, batch_size=args.batch, max_iter=args.passes)
+    model = scc(args.m, args.passes, args.batch)
     if "subset" in args.what:
         passes = max(1, round(args.passes * args.n / len(some)))  # as many steps
-        subset = kp.SCC(**settings, batch_size=args.batch, max_iter=passes)
-        timed("20,000 in memory", subset, lazy[some].compute(), y[some], test)
+        timed("20,000 in memory", scc(args.m, passes, args.batch), lazy[some].compute(), y[some], test)
     if "threads" in args.what:
         timed("all, threads, from zarr", model, lazy, y, test)  # without a client: read block by block
     if "dask" in args.what:
@@ -96,9 +104,9 @@ def fit(args: argparse.Namespace) -> None:
 def same(args: argparse.Namespace) -> None:
     group = store(args.folder, args.n)
     y = group["y"][:]
-    test, settings = (group["X"][args.n :], y[args.n :]), {"gamma": "scale", "early_stopping": False}
+    test = group["X"][args.n :], y[args.n :]
     lazy = da.from_zarr(str(args.folder / f"wishart-{args.n}.zarr"), component="X")[: args.n]
-    model = kp.SCC(args.m, random_state=0, max_iter=args.passes, **settings)
+    model = scc(args.m, args.passes)
     expected = timed("threads, in memory", model, lazy.compute(), y[: args.n], test)
     with cluster(2):
         found = timed("two Dask workers", model, lazy, y[: args.n], test)
@@ -108,9 +116,11 @@ def same(args: argparse.Namespace) -> None:
 def objective(rows, X, y, m: int) -> tuple[Objective, np.ndarray]:
     labels = np.arange(m) % CLASSES
     Z = np.stack([X[y == c].mean(axis=0) for c in range(CLASSES)])[labels] * (1 + 0.01 * np.arange(m))[:, None, None]
-    chart = JBLD().chart(X)
-    settings = {"labels": labels, "geometry": JBLD(), "chart": chart, "gamma": 3.0, "smoothing": 0.05}
-    return Objective(rows, **settings), chart.to_theta(Z)
+    chart = JBLD().chart(Z)
+    theta = chart.to_theta(Z)
+    loss, prior = SoftNeighborLoss(3.0, 0.2, 0.02, CLASSES), Prior(1.0, float(len(y)))
+    scale = Scale(chart, theta, 1.0)
+    return Objective(rows, labels=labels, geometry=JBLD(), scale=scale, loss=loss, prior=prior), np.zeros_like(theta)
 
 
 def seconds(function, theta: np.ndarray, repeats: int = 3) -> float:

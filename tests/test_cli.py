@@ -246,13 +246,14 @@ def test_the_method_suits_the_points(cost, ndim, expected, tmp_path, knnpress_ma
 
 
 def test_a_compress_that_was_stopped_goes_on_from_its_checkpoint(vectors, tmp_path, knnpress_main, monkeypatch):
-    from knnpress.compression import checkpoint, optimize
+    from knnpress.learning import checkpoint
+    from knnpress.learning.optim.lbfgs import Lbfgs
 
     monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
     monkeypatch.setattr(checkpoint, "_PAUSE", 0.0)
     command = ("compress", vectors, "--prototypes", 4)
     assert knnpress_main(*command, "-o", tmp_path / "whole.knnp")[0] == 0
-    file, taken, step = tmp_path / "state", [], optimize._Lbfgs.__call__
+    file, taken, step = tmp_path / "state", [], Lbfgs.__call__
 
     def interrupted(self, *arguments):
         taken.append(1)
@@ -260,7 +261,7 @@ def test_a_compress_that_was_stopped_goes_on_from_its_checkpoint(vectors, tmp_pa
             raise KeyboardInterrupt
         return step(self, *arguments)
 
-    monkeypatch.setattr(optimize._Lbfgs, "__call__", interrupted)
+    monkeypatch.setattr(Lbfgs, "__call__", interrupted)
     command = (*command, "--checkpoint", file, "-o", tmp_path / "broken.knnp")
     assert knnpress_main(*command)[0] == 130
     assert file.exists()
@@ -270,6 +271,14 @@ def test_a_compress_that_was_stopped_goes_on_from_its_checkpoint(vectors, tmp_pa
     assert not file.exists()
     assert failed(knnpress_main(*command, "--method", "medoids"), "--checkpoint is for scc, shc, snc")
     assert failed(knnpress_main("compress", vectors, *command[4:], "--auto"), "--auto is many fits")
+
+
+def test_batches_are_the_compressors(vectors, tmp_path, knnpress_main):
+    assert knnpress_main("compress", vectors, "-o", tmp_path / "m.knnp", "--prototypes", 2, "--batch-size", 16)[0] == 0
+    model = kp.load(tmp_path / "m.knnp")
+    assert model.compressor.batch_size == 16
+    command = ("compress", vectors, "-o", tmp_path / "m.knnp", "--batch-size", 16, "--method", "medoids")
+    assert failed(knnpress_main(*command), "--batch-size is for scc, shc, snc")
 
 
 def test_auto_size_jobs_and_labels_from_another_file(tmp_path, knnpress_main, rng):
@@ -409,13 +418,18 @@ def test_inspect_shows_what_is_there(model, knnpress_main):
     assert said["size"] == f"{model.stat().st_size:,} bytes"
     assert said["written by"] == f"knnpress {kp.__version__}, format 1"
     assert said["kind"] == "DescriptorClassifier"
-    assert said["geometry"] == "JBLD(whiten=True)"
+    assert said["geometry"].startswith(f"{type(classifier.geometry_).__name__}(")
     assert said["features"] == "'color-texture'"
     assert said["prototypes"] == "6, 10.00% of the training set"
     assert said["each"] == "19 x 19 matrix, 2,888 bytes in memory"
     assert float(said["gamma_"]) == pytest.approx(classifier.gamma_, rel=1e-4)
     assert int(said["n_iter_"]) == classifier.n_iter_
     assert {name: said[name] for name in CLASSES} == dict.fromkeys(CLASSES, "2")
+    table = out[out.index("chosen  held-out error") :].splitlines()[1:]
+    assert len(table) == len(classifier.selection_) > 1
+    assert [line.startswith("*") for line in table] == [one["chosen"] for one in classifier.selection_]
+    best = next(one for one in classifier.selection_ if one["chosen"])
+    assert f"metric {classifier.metric_}, sharpness {best['sharpness']:g}, prior {best['prior']:g}" in out
 
 
 def test_inspect_shows_pipelines_and_histograms_and_transformers(tmp_path, knnpress_main, rng):
@@ -829,7 +843,7 @@ def test_an_experiment_runs_resumes_and_is_reported(tmp_path, capsys):
         n_splits = 2
         ratios = [0.2]
         methods = ["full", "Subsample", "SHC"]
-        settings = { SHC = { gamma = "scale", max_iter = 1 } }
+        settings = { SHC = { max_iter = 1 } }
         """
     )
     assert main(["experiment", str(plan), "-o", str(tmp_path / "out")]) == 0

@@ -15,18 +15,25 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_equivalence_on_dense_data
 
 import knnpress
 from knnpress import SCC, SHC, SNC, PrototypeSampler
-from knnpress.compression import KeepAll, RandomMutation, StochasticCompression, Subsample, checkpoint
+from knnpress.compression import ClassCentroids, KeepAll, RandomMutation, StochasticCompression, Subsample
+from knnpress.learning import checkpoint
 
-QUICK = {"n_prototypes": 6, "gamma": 2.0, "max_iter": 5, "random_state": 0}
+pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
+
+#: One descent, with nothing left to be chosen
+FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
+QUICK = {"n_prototypes": 6, "max_iter": 5, "compressor": StochasticCompression(init=ClassCentroids()), **FIXED}
 MODELS = {
-    "scc": (SCC(**QUICK), "jbld"),
-    "scc-logeuclid": (SCC(**QUICK, metric="logeuclid"), "logeuclid"),
-    "shc": (SHC(GROUND_COST, **QUICK), "sinkhorn-divergence"),
-    "shc-dual": (SHC(GROUND_COST, value="dual", **QUICK), "sinkhorn-dual"),
+    "scc": (SCC(metric="jbld", **QUICK), "jbld"),
+    "scc-logeuclid": (SCC(metric="logeuclid", **QUICK), "logeuclid"),
+    "scc-tangent": (SCC(metric="tangent", **QUICK), "jbld"),
+    "shc": (SHC(GROUND_COST, metric="sinkhorn", **QUICK), "sinkhorn-divergence"),
+    "shc-dual": (SHC(GROUND_COST, metric="sinkhorn", value="dual", **QUICK), "sinkhorn-dual"),
+    "shc-hellinger": (SHC(metric="hellinger", **QUICK), "sinkhorn-divergence"),
     "snc": (SNC(**QUICK), "sqeuclidean"),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -39,10 +46,14 @@ def fitted(name, **params):
 
 
 def test_scikit_learn_finds_nothing_wrong_with_snc():
-    # k-means++ draws rows, not weights: a repeated row and a weight of two start elsewhere
-    expected = {"check_sample_weight_equivalence_on_dense_data": "the start is drawn from the rows"}
+    # the folds hold out rows: those of a repeated row and of a weight of two are others
+    expected = {"check_sample_weight_equivalence_on_dense_data": "folds are drawn from the rows"}
     with pytest.warns(match="SNC"):
-        check_estimator(SNC(max_iter=5, n_prototypes=8), expected_failed_checks=expected)
+        check_estimator(SNC(max_iter=2, n_prototypes=8), expected_failed_checks=expected)
+
+
+def test_with_everything_fixed_a_weight_is_a_repetition_to_scikit_learn_too():
+    check_sample_weight_equivalence_on_dense_data("SNC", SNC(**QUICK | {"n_prototypes": 3, "max_iter": 30}))
 
 
 @every_model
@@ -102,28 +113,18 @@ def test_one_class_and_too_few_prototypes_are_refused_and_a_small_share_is_raise
         with pytest.raises(ValueError, match="n_prototypes is"):
             SCC(n_prototypes=bad).fit(X, y)
     with pytest.warns(UserWarning, match="0.01 of 60 points is fewer than the 3 classes"):
-        clf = SCC(n_prototypes=0.01, gamma=2.0, max_iter=2).fit(X, y)
+        clf = SCC(metric="jbld", **QUICK | {"n_prototypes": 0.01}).fit(X, y)
     assert len(clf.prototypes_) == 3
 
 
 def test_unknown_settings_are_refused_by_name():
     X, y = labelled("jbld", 60)
-    with pytest.raises(ValueError, match="metric is 'airm'; choose one of 'jbld', 'logeuclid'"):
+    with pytest.raises(ValueError, match="metric is 'airm'; choose one of 'auto', 'jbld', 'tangent', 'logeuclid'"):
         SCC(metric="airm").fit(X, y)
     with pytest.raises(ValueError, match="vote is 'loud'; choose"):
         SCC(vote="loud").fit(X, y)
     with pytest.raises(ValueError, match="sample_weight has shape"):
         SCC().fit(X, y, sample_weight=np.ones(3))
-
-
-def test_a_weight_of_zero_leaves_a_point_out(rng):
-    X, y = labelled("sqeuclidean", 120)
-    noise = rng.random(120) < 0.3
-    spoilt = np.where(noise, (y + 1) % 3, y)
-    clf = SNC(n_prototypes=3, gamma=1.0, early_stopping=False)
-    trusting = clone(clf).fit(X, spoilt).score(X, y)
-    careful = clone(clf).fit(X, spoilt, sample_weight=np.where(noise, 0.0, 1.0)).score(X, y)
-    assert careful >= trusting
 
 
 def test_they_work_in_pipelines_grids_and_cross_validation():
@@ -132,7 +133,7 @@ def test_they_work_in_pipelines_grids_and_cross_validation():
     grid = GridSearchCV(pipeline, {"snc__gamma": [0.5, 2.0]}, cv=2).fit(X, y)
     assert grid.best_params_["snc__gamma"] in (0.5, 2.0)
     covariances, y = labelled("jbld", 90)
-    assert cross_val_score(SCC(**QUICK), covariances, y, cv=3).mean() > 0.5
+    assert cross_val_score(SCC(metric="jbld", **QUICK), covariances, y, cv=3).mean() > 0.5
 
 
 def test_scc_follows_pyriemanns_covariances(rng):
@@ -140,14 +141,14 @@ def test_scc_follows_pyriemanns_covariances(rng):
     y = np.repeat([0, 1], 40)
     signals = rng.normal(size=(80, 4, 60))
     signals[y == 1, 0] *= 2.0
-    model = make_pipeline(estimation.Covariances(), SCC(n_prototypes=2, gamma=2.0, max_iter=10, random_state=0))
+    model = make_pipeline(estimation.Covariances(), SCC(n_prototypes=2, max_iter=10))
     assert model.fit(signals, y).score(signals, y) > 0.9
 
 
 def test_snc_beats_nearest_centroid_where_a_class_has_two_clusters(rng):
     X = np.concatenate([rng.normal(size=(100, 2)) + c for c in ([0, 0], [6, 0], [3, 0])])
     y = np.repeat([0, 0, 1], 100)
-    snc = SNC(n_prototypes=3, random_state=0).fit(X, y)
+    snc = SNC(n_prototypes=3).fit(X, y)
     assert snc.score(X, y) > NearestCentroid().fit(X, y).score(X, y) + 0.1
 
 
@@ -174,9 +175,19 @@ def test_verbose_follows_the_descent_on_standard_error_and_silence_is_the_defaul
     assert capsys.readouterr() == ("", "")
 
 
+def test_verbose_tells_what_was_seen_of_each_setting(capsys):
+    clf, _, _ = fitted("snc", prior="auto", verbose=1)
+    said = " ".join(capsys.readouterr().err.split())
+    assert len(clf.selection_) > 2
+    for one in clf.selection_:
+        assert f"prior {one['prior']}" in said
+        assert f"held-out error {one['error']:.2%} ± {one['standard_error']:.2%}" in said
+
+
 def test_a_warm_start_goes_on_from_the_last_prototypes():
     X, y = labelled("sqeuclidean", 300)
-    clf = SNC(n_prototypes=9, gamma=1.0, max_iter=2, warm_start=True, early_stopping=False, random_state=0)
+    settings = {"init": ClassCentroids(), "tol": 1e-4}
+    clf = SNC(9, max_iter=2, warm_start=True, compressor=StochasticCompression(**settings), **FIXED | {"prior": 0.0})
     with pytest.warns(ConvergenceWarning, match="still falling"):
         clf.fit(X, y)
     first = clf.loss_curve_
@@ -185,6 +196,32 @@ def test_a_warm_start_goes_on_from_the_last_prototypes():
     assert clf.loss_curve_[-1] < first[-1]
     clf.set_params(n_prototypes=6).fit(X, y)  # another size starts afresh
     assert len(clf.prototypes_) == 6
+
+
+def test_a_warm_start_keeps_the_setting_but_for_what_is_given():
+    X, y = labelled("sqeuclidean", 90)
+    clf = SNC(6, max_iter=3, warm_start=True).fit(X, y)
+    before = clf.gamma_, clf.prior_, clf.smoothing_, clf.vote_
+    assert len(clf.selection_) > 3
+    clf.fit(X, y)
+    assert (clf.gamma_, clf.prior_, clf.smoothing_, clf.vote_) == before
+    assert clf.selection_ == []
+    clf.set_params(gamma=0.5, prior=3.0).fit(X, y)
+    assert (clf.gamma_, clf.prior_, clf.smoothing_, clf.vote_) == (0.5, 3.0, *before[2:])
+
+
+@pytest.mark.parametrize("name", ["scc", "shc", "snc", "scc-tangent", "shc-hellinger"])
+def test_a_warm_start_with_other_classes_starts_afresh(name):
+    model, points = MODELS[name]
+    X, y = labelled(points, 90)
+    clf = clone(model).set_params(warm_start=True).fit(X, y)
+    clf.fit(X, y)
+    names = np.array(["b", "c", "a"])[y]
+    clf.fit(X, names)
+    assert_array_equal(clf.prototypes_, clone(model).fit(X, names).prototypes_)
+    assert_array_equal(clf.classes_, ["a", "b", "c"])
+    fewer = clf.fit(X[y < 2], y[y < 2])
+    assert_array_equal(fewer.classes_, [0, 1])
 
 
 @pytest.mark.parametrize("name", ["scc", "shc", "snc"])
@@ -233,31 +270,43 @@ def test_partial_fit_refuses_what_it_cannot_use():
         clf.partial_fit(X[y < 2][:, :1], y[y < 2])
 
 
-def test_the_automatic_size_is_the_smallest_that_loses_nothing_and_shows_its_evidence():
-    X, y = labelled("sqeuclidean", 300)
-    clf = SNC(n_prototypes="auto", max_iter=10, random_state=0).fit(X, y)
-    trials = clf.selection_
-    assert [t["accepted"] for t in trials] == [False] * (len(trials) - 1) + [True]
-    chosen = trials[-1]
-    assert len(clf.prototypes_) == chosen["n_prototypes"]
-    assert chosen["error"] - chosen["full_error"] <= min(chosen["standard_error"], 0.01)
+def test_the_automatic_size_is_the_smallest_that_no_larger_one_beats_and_shows_its_evidence():
+    X, y = labelled("sqeuclidean", 150)
+    clf = SNC("auto", **{name: value for name, value in QUICK.items() if name != "n_prototypes"}).fit(X, y)
+    sizes = [one for one in clf.selection_ if "n_prototypes" in one]
+    counts = [one["n_prototypes"] for one in sizes]
+    assert counts == sorted(set(counts))
+    assert set(counts) <= {3, 6, 12, 24, 48}
+    (chosen,) = [k for k, one in enumerate(sizes) if one["chosen"]]
+    assert len(clf.prototypes_) == counts[chosen]
+    assert chosen in (len(sizes) - 1, len(sizes) - 2)
+    assert all(0 <= one["error"] <= 1 and one["standard_error"] >= 0 for one in sizes)
 
 
-def test_where_no_size_is_enough_the_largest_is_taken_with_a_warning(rng):
-    """A checkerboard: every point of the full set matters, and a few prototypes cannot follow it."""
-    cells = rng.integers(0, 14, (500, 2))
-    X, y = cells + 0.2 * rng.random((500, 2)), cells.sum(axis=1) % 2
-    clf = SNC(n_prototypes="auto", max_iter=5, gamma=1.0, random_state=0)
-    with pytest.warns(UserWarning, match=r"even 160 prototypes \(32%\) lose to the full training set"):
-        clf.fit(X, y)
-    assert [t["ratio"] for t in clf.selection_] == [0.02, 0.04, 0.08, 0.16, 0.32]
+def test_few_prototypes_are_enough_for_a_few_clusters_and_not_for_a_checkerboard(rng):
+    own = {name: value for name, value in QUICK.items() if name != "n_prototypes"}
+    X = np.repeat([[0.0, 0.0], [9.0, 0.0]], 60, axis=0) + rng.normal(size=(120, 2))
+    easy = SNC("auto", **own).fit(X, np.repeat([0, 1], 60))
+    assert len(easy.prototypes_) == 2
+    cells = rng.integers(0, 6, (300, 2))
+    X, y = cells + 0.2 * rng.random((300, 2)), cells.sum(axis=1) % 2
+    hard = SNC("auto", **own | {"gamma": 3.0}).fit(X, y)
+    assert len(hard.prototypes_) >= 48
+
+
+def test_too_few_points_to_judge_sizes_by_get_the_smallest():
+    X, y = labelled("sqeuclidean", 3)
+    clf = SNC("auto", max_iter=300).fit(X, y)
+    assert len(clf.prototypes_) == 3
 
 
 def test_the_callback_sees_loss_and_error_and_is_not_called_by_a_clone_it_was_not_given_to():
     seen = []
-    clf, _, _ = fitted("scc", callback=lambda step, total, facts: seen.append((step, total, facts["loss"])))
+    clf, X, y = fitted("scc", callback=lambda step, total, facts: seen.append((step, total, facts["loss"])))
     assert len(seen) > clf.n_iter_
     assert seen[-1][2] == clf.loss_curve_[-1]
+    clone(clf).set_params(callback=None).fit(X, y)
+    assert len(seen) == clf.n_iter_ + 1
 
 
 def test_ctrl_c_leaves_the_estimator_unfitted_and_the_next_fit_works():
@@ -282,7 +331,7 @@ import os, signal, sys, threading, time
 import numpy as np, knnpress as kp
 from sklearn.exceptions import NotFittedError
 data = kp.datasets.load_digits_covariances()
-clf = kp.SCC(n_prototypes=0.2, max_iter=100000, early_stopping=False, gamma=5.0)
+clf = kp.SCC(n_prototypes=0.2, metric="jbld", max_iter=100000, prior=0.0)
 threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     clf.fit(data.X, data.y)
@@ -291,7 +340,7 @@ except KeyboardInterrupt:
 try:
     clf.predict(data.X)
 except NotFittedError:
-    small = kp.SCC(n_prototypes=10, max_iter=2, gamma=5.0).fit(data.X[:300], data.y[:300])
+    small = kp.SCC(n_prototypes=10, max_iter=2, gamma=5.0, prior=1.0).fit(data.X[:300], data.y[:300])
     print("healthy", len(small.prototypes_), time.perf_counter() - stopped < 20)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, cwd=tmp_path)
@@ -300,32 +349,58 @@ except NotFittedError:
 
 def test_the_papers_settings_clone_and_learn():
     X, y = labelled("jbld", 90)
-    scc = SCC.paper(n_prototypes=6, max_iter=20, random_state=0)
-    assert (scc.optimizer, scc.whiten, scc.early_stopping) == ("cg", False, False)
+    scc = SCC.paper(n_prototypes=6, max_iter=20)
+    own = scc.compressor
+    assert (own.optimizer, own.chart, own.prior, own.smoothing, own.label_noise) == ("cg", "paper", 0.0, 0.0, 0.0)
+    assert isinstance(own.init, Subsample)
     twin = clone(scc)
     assert str(twin) == str(scc)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        assert twin.fit(X, y).score(X, y) > 0.8
+    assert twin.fit(X, y).score(X, y) > 0.8
+    assert twin.metric_ == "jbld"
+    assert twin.vote_ == "nearest"
+    assert SCC.paper(optimizer="lbfgs", label_noise=0.1).compressor.get_params()["optimizer"] == "lbfgs"
     H, y = labelled("sinkhorn-transport", 60)
-    assert SHC.paper(GROUND_COST).init.n_mutations == 1000
-    shc = SHC.paper(GROUND_COST, n_prototypes=6, max_iter=3, init=RandomMutation(20), random_state=0)
+    assert SHC.paper(GROUND_COST).compressor.init.n_mutations == 1000
+    shc = SHC.paper(GROUND_COST, n_prototypes=6, max_iter=3, init=RandomMutation(20))
     shc = clone(shc)
-    assert (shc.value, shc.optimizer, shc.gamma) == ("transport", "descent", "tune")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        assert shc.fit(H, y).score(H, y) > 0.6
+    assert (shc.value, shc.compressor.optimizer, shc.gamma) == ("transport", "descent", "tune")
+    assert shc.compressor.init.n_mutations == 20
+    assert shc.fit(H, y).score(H, y) > 0.6
 
 
-@pytest.mark.filterwarnings("ignore:the loss was still falling")
-def test_whitening_changes_the_path_and_not_the_distance():
-    X, y = labelled("jbld", 90)
-    white, plain = (
-        SCC(n_prototypes=3, gamma=2.0, max_iter=60, early_stopping=False, whiten=w, random_state=0).fit(X, y)
-        for w in (True, False)
+def test_what_is_the_models_own_wins_over_the_compressors():
+    compressor = StochasticCompression(
+        gamma=7.0, prior=3.0, smoothing=0.3, vote="soft", max_iter=9, optimizer="cg", checkpoint="there"
     )
-    assert_allclose(white.loss_curve_[0], plain.loss_curve_[0], rtol=1e-6)
-    assert white.loss_curve_[1] != plain.loss_curve_[1]
+    before = compressor.get_params()
+    merged = SNC(compressor=compressor)._compressor()
+    assert merged.get_params() == before  # "auto" and None leave all to it
+    merged = SNC(gamma=1.0, prior=0.0, smoothing=0.0, vote="nearest", max_iter=4, compressor=compressor)._compressor()
+    ours = {"gamma": 1.0, "prior": 0.0, "smoothing": 0.0, "vote": "nearest", "max_iter": 4}
+    assert merged.get_params() == before | ours
+    assert SNC(checkpoint="here", compressor=compressor)._compressor().checkpoint == "here"
+    assert compressor.get_params() == before
+    with pytest.raises(TypeError, match=r"compressor is a KeepAll; SNC learns with a StochasticCompression.*PrototypeC"):
+        SNC(compressor=KeepAll()).fit(*labelled("sqeuclidean", 60))
+
+
+@pytest.mark.parametrize("model", [SCC, SHC, SNC])
+def test_parameters_that_are_no_more_say_what_to_do_instead(model):
+    for name, instead in {
+        "early_stopping": "descents end by themselves",
+        "validation_fraction": "settings are cross-validated; see `selection_`",
+        "attraction": "`prior` holds prototypes near their start",
+        "whiten": r"compressor=StochasticCompression\(chart='paper'\)",
+        "roots": r"compressor=StochasticCompression\(chart='paper'\)",
+        "init": r"compressor=StochasticCompression\(init=...\)",
+        "batch_size": r"compressor=StochasticCompression\(batch_size=...\)",
+    }.items():
+        with pytest.raises(TypeError, match=f"{model.__name__} has no parameter '{name}'; .*{instead}"):
+            model(**{name: None})
+    with pytest.raises(TypeError, match=f"{model.__name__} has no parameter 'colour'$"):
+        model(colour="red")
+    with pytest.raises(TypeError, match="positional argument"):
+        model(None, 3)
 
 
 def test_the_sampler_serves_imbalanced_learns_pipeline(rng):
@@ -333,7 +408,7 @@ def test_the_sampler_serves_imbalanced_learns_pipeline(rng):
     from sklearn.neighbors import KNeighborsClassifier
 
     X, y = labelled("sqeuclidean", 200)
-    sampler = PrototypeSampler("sqeuclidean", StochasticCompression(max_iter=10), 9, random_state=0)
+    sampler = PrototypeSampler("sqeuclidean", StochasticCompression(max_iter=10, prior=1.0), 9, random_state=0)
     pipeline = make_sampling_pipeline(sampler, KNeighborsClassifier(1)).fit(X[:150], y[:150])
     assert pipeline[-1].n_samples_fit_ == 9
     assert pipeline.score(X[150:], y[150:]) > 0.7
@@ -360,7 +435,7 @@ def test_a_fit_broken_off_goes_on_from_its_checkpoint(name, random_state, tmp_pa
     model, points = MODELS[name]
     X, y = labelled(points, 90)
     path = tmp_path / "fit"
-    clf = clone(model).set_params(checkpoint=path, random_state=random_state, max_iter=10, early_stopping=False)
+    clf = clone(model).set_params(checkpoint=path, random_state=random_state, max_iter=10)
     with pytest.raises(KeyboardInterrupt):
         clone(clf).set_params(callback=interrupt).fit(X, y)
     with warnings.catch_warnings():

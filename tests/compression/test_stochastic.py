@@ -6,13 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import GEOMETRIES, labelled
 from sklearn.exceptions import ConvergenceWarning
 
-from knnpress.compression import StochasticCompression, Subsample
-from knnpress.compression.objective import Objective
-from knnpress.compression.problem import Problem, held_out_parts
+from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
 from knnpress.datasets import load_digits_covariances
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
 
 SMOOTH = [name for name, geometry in GEOMETRIES.items() if isinstance(geometry, SmoothGeometry)]
+
+#: One descent, with nothing left to be chosen
+FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest", "init": ClassCentroids()}
 
 CUT_SHORT = pytest.mark.filterwarnings("ignore:the loss was still falling")
 
@@ -23,256 +24,59 @@ def noisy_blobs(rng, n=300, spread=1.0):
     return centers[y] + spread * rng.normal(size=(n, 2)), y
 
 
+def compress(X, y, learner, geometry=None, m=6, seed=0, **more):
+    return learner.compress(
+        X,
+        y,
+        geometry=SquaredEuclidean() if geometry is None else geometry,
+        n_prototypes=m,
+        random_state=np.random.default_rng(seed),
+        **more,
+    )
+
+
 @CUT_SHORT
 @pytest.mark.parametrize("name", SMOOTH)
 def test_learning_lowers_the_loss_and_is_repeatable_for_any_number_of_threads(name):
     X, y = labelled(name, 60)
     geometry = GEOMETRIES[name]
     X = geometry.check(X)
-    learner = StochasticCompression(gamma=2.0, max_iter=5, early_stopping=False)
-    learner.set_params(optimizer="descent" if not geometry.exact_gradient else "lbfgs")
-    one, two = (
-        learner.compress(X, y, geometry=geometry, n_prototypes=4, random_state=np.random.default_rng(1), n_jobs=n)
-        for n in (1, 2)
-    )
+    learner = StochasticCompression(max_iter=5, **FIXED)
+    one, two, three = (compress(X, y, learner, geometry, 4, n_jobs=n) for n in (1, 2, 3))
     assert_array_equal(one.points, two.points)
+    assert_array_equal(one.points, three.points)
     assert one.trace["loss_curve"][-1] < one.trace["loss_curve"][0]
     geometry.check(one.points)
 
 
-@pytest.mark.parametrize(("n", "n_parts", "held"), [(110, 5, 22), (300, 2, 60), (1000, 1, 200)])
-def test_held_out_parts_are_disjoint_and_leave_something_of_every_class(rng, n, n_parts, held):
-    y = np.repeat([0, 1, 2], [1, 2, n])
-    parts = held_out_parts(y, 0.2, rng)
-    assert len(parts) == n_parts
-    assert len(np.unique(np.concatenate(parts))) == n_parts * len(parts[0])
-    for rows in parts:
-        assert_array_equal(np.unique(np.delete(y, rows)), [0, 1, 2])
-        assert (y[rows] == 0).sum() == 0
-        assert (y[rows] == 2).sum() == held
-
-
-def test_no_part_is_empty_where_rounding_takes_more_than_a_fifth(rng):
-    y = np.repeat(np.arange(10), 8)  # two of eight: four parts, not five
-    parts = held_out_parts(y, 0.2, rng)
-    assert [len(part) for part in parts] == [20] * 4
-    assert len(np.unique(np.concatenate(parts))) == 80
-
-
-def test_a_tiny_set_is_not_cut_up(rng):
-    assert held_out_parts(np.repeat([0, 1], 40), 0.2, rng) == []
+@CUT_SHORT
+@pytest.mark.parametrize("name", ["jbld", "sinkhorn-divergence", "sqeuclidean"])
+def test_a_search_is_the_same_for_any_number_of_threads(name):
+    X, y = labelled(name, 60)
+    geometry = GEOMETRIES[name]
+    one, other = (
+        compress(geometry.check(X), y, StochasticCompression(max_iter=2), geometry, 6, n_jobs=n) for n in (1, 3)
+    )
+    assert_array_equal(one.points, other.points)
+    assert one.trace["selection"] == other.trace["selection"]
+    assert one.trace["temperature"] == other.trace["temperature"]
 
 
 @CUT_SHORT
-def test_where_labels_are_pure_noise_early_stopping_learns_little(rng):
+def test_where_labels_are_pure_noise_prototypes_are_held_back(rng):
     X, y = rng.normal(size=(200, 5)), rng.integers(0, 2, 200)
-    learner = StochasticCompression(max_iter=60)
-    stopped = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=20, random_state=rng)
-    learner.set_params(early_stopping=False)
-    pushed = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=20, random_state=rng)
-    assert stopped.trace["n_iter"] < pushed.trace["n_iter"]
+    found = compress(X, y, StochasticCompression(max_iter=20), m=20)
+    still = compress(X, y, StochasticCompression(**{**FIXED, "prior": np.inf}), m=20)
+    pushed = compress(X, y, StochasticCompression(max_iter=60, **{**FIXED, "prior": 0.0, "smoothing": 0.0}), m=20)
+    moved, far = (np.linalg.norm(one.points - still.points, axis=1).mean() for one in (found, pushed))
+    assert moved < 0.7 * far
 
 
-def test_gamma_adapts_to_the_scale_of_the_data(rng):
-    X, y = noisy_blobs(rng)
-    learner = StochasticCompression(max_iter=10)
-    gammas = [
-        learner.compress(
-            scale * X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
-        ).gamma
-        for scale in (1.0, 100.0)
-    ]
-    assert_allclose(gammas[1], gammas[0] / 100.0, rtol=1e-6)
-
-
-def test_gamma_scale_is_the_sharpest_that_auto_tries(rng):
-    X, y = noisy_blobs(rng)
-    found = {
-        gamma: StochasticCompression(gamma=gamma, max_iter=5).compress(
-            X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
-        )
-        for gamma in ("scale", "auto")
-    }
-    assert "gamma_errors" not in found["scale"].trace
-    assert found["scale"].gamma == max(found["auto"].trace["gamma_errors"])
-
-
-@pytest.mark.parametrize(("wrong", "leaves"), [((0, 0, 0), False), ((9, 10, 10), False), ((8, 9, 10), True)])
-def test_auto_leaves_the_usual_gamma_for_two_errors_fewer(rng, monkeypatch, wrong, leaves):
-    X, y = noisy_blobs(rng, n=600)  # of which one part is held out
-    tried = []
-
-    def follow(self, gamma, iterations, out, *_):
-        tried.append(gamma)
-        n_wrong = dict(zip(sorted(set(tried)), wrong, strict=False))[gamma]
-        soft = 0.2 if len(set(tried)) > 1 else 0.0  # to a soft neighbour the first, the softest, looks best by far
-        scores = np.tile((np.arange(len(out.y)) < n_wrong) + soft, (iterations + 1, 1))
-        return {"scores": scores, "theta": self.chart.to_theta(self.start.points)}
-
-    monkeypatch.setattr(Problem, "follow", follow)
-    found = StochasticCompression(max_iter=5).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0)
-    )
-    softest, _, usual = sorted(set(tried))
-    assert found.gamma == (softest if leaves else usual)
-
-
-def test_a_descent_is_followed_until_its_loss_is_flat_and_all_points_go_on_from_its_best(rng, monkeypatch):
-    X, y = noisy_blobs(rng, 600, spread=0.7)
-    losses, followed, starts = [], [], []
-    follow, learn = Problem.follow, Problem.learn
-
-    def watched(self, gamma, iterations, out, judge, callback):
-        def see(k, theta, evaluation):
-            losses.append(evaluation.loss)
-            return callback(k, theta, evaluation)
-
-        followed.append((self, out, judge, follow(self, gamma, iterations, out, judge, see)))
-        return followed[-1][-1]
-
-    def started(self, *args):
-        starts.append((self, args[1]))
-        return learn(self, *args)
-
-    monkeypatch.setattr(Problem, "follow", lambda self, *args: watched(self, *args[:5]))
-    monkeypatch.setattr(Problem, "learn", started)
-    found = StochasticCompression(gamma="scale", max_iter=500).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=rng
-    )
-    flat = [losses[k - 10] - losses[k] < 0.015 * (losses[0] - losses[k]) for k in range(10, len(losses))]
-    assert flat == [False] * (len(flat) - 1) + [True]
-    problem, out, judge, result = followed[0]
-    means = result["scores"].mean(axis=1)
-    steps = max(k for k, score in enumerate(means) if score <= means.min() + 0.01)
-    assert_allclose(problem.objective(judge, out).scores(result["theta"]), result["scores"][steps], rtol=1e-12)
-    last, iterations = starts[-1]
-    assert iterations == -(-steps // 2)
-    assert_allclose(last.start.points, problem.chart.to_point(result["theta"]))
-    assert found.trace["n_iter"] <= iterations
-    assert found.trace["loss_curve"][-1] <= found.trace["loss_curve"][0]
-
-
-@pytest.mark.parametrize(("settings", "m"), [({"optimizer": "adam"}, 6), ({"batch_size": 100}, 6), ({}, 121)])
-def test_adam_and_few_points_a_prototype_start_anew_on_all_points(rng, monkeypatch, settings, m):
-    X, y = noisy_blobs(rng, 600)
-    starts = []
-    learn = Problem.learn
-    monkeypatch.setattr(Problem, "learn", lambda self, *args: (starts.append(self.start.points), learn(self, *args))[1])
-    StochasticCompression(gamma="scale", max_iter=5, **settings).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=m, random_state=np.random.default_rng(0)
-    )
-    begin = StochasticCompression(gamma="scale", max_iter=0, early_stopping=False).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=m, random_state=np.random.default_rng(0)
-    )
-    assert_allclose(starts[-1], begin.points)
-
-
-@pytest.mark.parametrize(
-    ("n", "best", "iterations", "anew"),
-    [
-        pytest.param(600, 5, 10, True, id="few"),
-        pytest.param(600, 2, 2, True, id="few, and held-out points against more"),
-        pytest.param(1020, 5, 3, False, id="many"),
-    ],
-)
-def test_few_histograms_begin_anew_with_twice_the_iterations(rng, monkeypatch, n, best, iterations, anew):
-    X, y = rng.dirichlet([1.0, 2.0, 3.0], n), np.arange(n) % 3
-    starts, learn = [], Problem.learn
-
-    def follow(self, gamma, iterations, out, *_):
-        scores = np.where(np.arange(iterations + 1) == best, 0.0, 0.5)
-        elsewhere = np.full(self.start.points.shape, 1.0 / 3.0)
-        return {"scores": np.tile(scores[:, None], len(out.y)), "theta": self.chart.to_theta(elsewhere)}
-
-    def started(self, *args):
-        starts.append((self.start.points, args[1]))
-        return learn(self, *args)
-
-    monkeypatch.setattr(Problem, "follow", follow)
-    monkeypatch.setattr(Problem, "learn", started)
-    geometry = Sinkhorn(np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0))))
-    StochasticCompression(gamma="scale", max_iter=5).compress(X, y, geometry=geometry, n_prototypes=6, random_state=rng)
-    (points, asked) = starts[-1]
-    assert asked == iterations
-    assert (np.ptp(points) > 0.01) == anew
-
-
-def test_a_search_ends_twenty_iterations_after_its_best_score(rng, monkeypatch):
-    X, y = noisy_blobs(rng, 600)
-    scored = []
-
-    def scores(self, theta):
-        scored.append(theta)
-        return np.full(self.rows.shape[0], 0.3 if len(scored) == 4 else 0.301)  # later ones lose next to nothing
-
-    monkeypatch.setattr(Objective, "scores", scores)
-    monkeypatch.setattr("knnpress.compression.problem._FLAT", -np.inf)
-    StochasticCompression(gamma="scale", max_iter=100, tol=0.0).compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=60, random_state=rng
-    )
-    assert len(scored) == 4 + 20
-
-
-@pytest.mark.parametrize(("wrong", "chosen"), [((0, 0), 0.1), ((9, 9), 0.1), ((6, 9), 0.1), ((5, 9), 0.0)])
-def test_auto_attraction_is_left_for_clearly_fewer_errors(rng, monkeypatch, wrong, chosen):
-    X, y = noisy_blobs(rng, n=600)
-    learned = []
-    learn = Problem.learn
-
-    def follow(self, gamma, iterations, out, *_):
-        scores = np.tile((np.arange(len(out.y)) < wrong[self.attraction > 0]) + 0.1, (iterations + 1, 1))
-        return {"scores": scores, "theta": self.chart.to_theta(self.start.points)}
-
-    def watched(self, *args):
-        learned.append(self.attraction)
-        return learn(self, *args)
-
-    monkeypatch.setattr(Problem, "follow", follow)
-    monkeypatch.setattr(Problem, "learn", watched)
-    learner = StochasticCompression(gamma="scale", attraction="auto", max_iter=3)
-    found = learner.compress(X, y, geometry=SquaredEuclidean(), n_prototypes=120, random_state=rng)
-    assert found.trace["attraction_errors"] == {0.0: wrong[0], 0.1: wrong[1]}
-    assert learned == [chosen]
-
-
-def test_auto_attraction_is_none_with_plenty_of_points(rng):
-    X, y = noisy_blobs(rng, n=600)
-    ends = [
-        StochasticCompression(gamma="scale", attraction=attraction, max_iter=5).compress(
-            X, y, geometry=SquaredEuclidean(), n_prototypes=119, random_state=np.random.default_rng(0)
-        )
-        for attraction in ("auto", 0.0, 0.1)
-    ]
-    assert "attraction_errors" not in ends[0].trace
-    assert_array_equal(ends[0].points, ends[1].points)
-    assert np.abs(ends[2].points - ends[1].points).max() > 1e-3
-
-
-@CUT_SHORT
-@pytest.mark.parametrize(("geometry", "quotas"), [(SquaredEuclidean(), "need"), (JBLD(), "size")], ids=repr)
-def test_vectors_and_histograms_start_with_as_many_a_class_as_it_needs_matrices_by_size(geometry, quotas, rng):
-    x, y = rng.normal(size=90), np.repeat([0, 1, 2], 30)
-    x[60:] += 50.0  # one class apart, two on top of each other
-    X = x[:, None] if geometry.point_ndim == 1 else np.exp(x / 10.0)[:, None, None]
-    learner = StochasticCompression(gamma=1.0, max_iter=0, early_stopping=False)
-    found = learner.compress(X, y, geometry=geometry, n_prototypes=15, random_state=rng)
-    counts = np.bincount(found.labels)
-    assert (counts[2] < 4 < counts[:2].min()) if quotas == "need" else (counts == 5).all()
-
-
-@CUT_SHORT
-def test_attraction_holds_prototypes_among_their_points(rng):
-    X, y = noisy_blobs(rng, 90)
-    geometry = SquaredEuclidean()
-
-    def distance(attraction):
-        learner = StochasticCompression(gamma=1.0, attraction=attraction, early_stopping=False, max_iter=30)
-        learner.set_params(smoothing=0.0, label_noise=0.0)
-        found = learner.compress(X, y, geometry=geometry, n_prototypes=30, random_state=np.random.default_rng(0))
-        D = np.where(y[:, None] == found.labels, geometry.pairwise(X, found.points), np.inf)
-        return D.min(axis=0).mean()  # of a prototype to the nearest of its class
-
-    assert distance(0.3) < 0.5 * distance(0.0)
+def test_points_that_speak_for_nothing_leave_the_default(rng):
+    X, y = noisy_blobs(rng, 120, spread=0.05)  # every setting is right about all of them
+    found = compress(X, y, StochasticCompression(max_iter=5), m=3)
+    assert {one["error"] for one in found.trace["selection"]} == {0.0}
+    assert found.trace["setting"].prior == 1.0 or found.trace["setting"].prior == np.inf
 
 
 def test_a_geometry_without_derivatives_and_a_line_search_without_exact_gradient_are_refused(rng):
@@ -310,22 +114,33 @@ def test_jbld_learns_what_separates_two_classes_of_covariances(rng):
     assert error < 0.12
 
 
-def test_a_descent_cut_short_without_a_held_out_part_says_so(rng):
+def test_a_descent_cut_short_says_so(rng):
     X, y = noisy_blobs(rng)
-    with pytest.warns(ConvergenceWarning, match="still falling after max_iter=2"):
-        StochasticCompression(max_iter=2, early_stopping=False).compress(
-            X, y, geometry=SquaredEuclidean(), random_state=rng
-        )
+    learner = StochasticCompression(max_iter=2, **{**FIXED, "prior": 0.0})
+    with pytest.warns(ConvergenceWarning, match="still falling after max_iter=2 iterations; raise max_iter"):
+        compress(X, y, learner)
+    compress(X, y, learner.set_params(max_iter=300))  # and is silent where it went on to the end
 
 
 def test_no_iterations_return_the_start(rng):
     X, y = noisy_blobs(rng)
-    geometry = SquaredEuclidean()
-    learner = StochasticCompression(max_iter=0, early_stopping=False, gamma=1.0)
-    found = learner.compress(X, y, geometry=geometry, n_prototypes=6, random_state=np.random.default_rng(0))
-    seed = int(np.random.default_rng(0).integers(2**31))
-    start = learner.start(X, y, geometry, 6, np.random.default_rng(seed))
+    found = compress(X, y, StochasticCompression(max_iter=0, **FIXED))
+    start = ClassCentroids().compress(X, y, geometry=SquaredEuclidean(), n_prototypes=6)
     assert_allclose(found.points, start.points, atol=1e-12)
+    assert (found.trace["n_iter"], len(found.trace["loss_curve"])) == (0, 1)
+
+
+@CUT_SHORT
+@pytest.mark.parametrize("name", ["jbld", "sinkhorn-divergence"])
+def test_the_papers_parameters_lead_from_the_same_start_by_another_way(name):
+    X, y = labelled(name, 60)
+    geometry = GEOMETRIES[name]
+    ends = {}
+    for chart in ("normal", "paper"):
+        learner = StochasticCompression(max_iter=3, chart=chart, **{**FIXED, "prior": 0.0})
+        ends[chart] = compress(geometry.check(X), y, learner, geometry, 3).trace["loss_curve"]
+    assert_allclose(ends["normal"][0], ends["paper"][0], rtol=1e-6)
+    assert ends["normal"][1] != ends["paper"][1]
 
 
 @CUT_SHORT
@@ -335,7 +150,7 @@ def test_wrong_labels_cost_learning_little(rng):
     geometry = JBLD()
 
     def error(noise):
-        learner = StochasticCompression(label_noise=noise, smoothing=0.0, early_stopping=False, gamma=5.0, max_iter=40)
+        learner = StochasticCompression(label_noise=noise, max_iter=40, **{**FIXED, "gamma": 5.0, "smoothing": 0.0, "prior": 0.0})
         found = learner.compress(
             X[:300], y_noisy[:300], geometry=geometry, n_prototypes=10, random_state=np.random.default_rng(0)
         )
@@ -348,7 +163,7 @@ def test_wrong_labels_cost_learning_little(rng):
 @pytest.mark.parametrize("batch_size", [None, 64])
 def test_adam_learns_from_batches_what_lbfgs_learns_from_all(batch_size):
     X, y = noisy_blobs(np.random.default_rng(3), 600, spread=1.3)
-    learner = StochasticCompression(gamma=1.0, early_stopping=False, batch_size=batch_size, optimizer="adam")
+    learner = StochasticCompression(batch_size=batch_size, optimizer="adam", **{**FIXED, "gamma": 1.0})
     losses = [
         learner.set_params(max_iter=k)
         .compress(X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=np.random.default_rng(0))
@@ -363,25 +178,26 @@ def test_adam_learns_from_batches_what_lbfgs_learns_from_all(batch_size):
 
 
 def test_the_callback_counts_on_over_all_descents_and_can_end_them(rng):
-    X, y = noisy_blobs(rng, 600)
+    X, y = noisy_blobs(rng, 100)
     seen = []
-    learner = StochasticCompression(max_iter=10)
-    learner.compress(
-        X,
-        y,
-        geometry=SquaredEuclidean(),
-        n_prototypes=6,
-        random_state=rng,
-        callback=lambda step, total, facts: seen.append((step, total, facts)),
-    )
-    steps = [s for s, _, _ in seen]
+    learner = StochasticCompression(max_iter=5)
+    found = compress(X, y, learner, callback=lambda *progress: seen.append(progress))
+    steps = [step for step, _, _ in seen]
     assert steps == sorted(steps)
-    assert steps[-1] <= seen[-1][1]
-    assert set(seen[0][2]) == {"loss", "error"}
-    stopped = learner.compress(
-        X, y, geometry=SquaredEuclidean(), n_prototypes=6, random_state=rng, callback=lambda *progress: True
-    )
-    assert stopped.trace["n_iter"] == 0
+    facts = [facts for _, _, facts in seen if "note" not in facts]
+    assert all(set(one) == {"loss", "error"} for one in facts)
+    assert facts[-1]["loss"] == found.trace["loss_curve"][-1]
+    assert len(seen) - len(facts) == len(found.trace["selection"]) > 3
+    stopped = compress(X, y, learner, callback=lambda *progress: True)
+    assert (stopped.trace["n_iter"], stopped.trace["reason"]) == (0, "callback")
+
+
+def test_more_prototypes_than_points_are_as_many_as_points():
+    X, y = labelled("sqeuclidean", 12)
+    with pytest.warns(UserWarning, match="n_prototypes is 20, but there are 12 points; learning 12"):
+        found = compress(X, y, StochasticCompression(max_iter=300, **FIXED), m=20)
+    assert len(found.points) == 12
+    assert_array_equal(np.bincount(found.labels), [4, 4, 4])
 
 
 @pytest.mark.parametrize(
@@ -390,9 +206,16 @@ def test_the_callback_counts_on_over_all_descents_and_can_end_them(rng):
         ({"batch_size": 0}, "batch_size is 0"),
         ({"batch_size": 10, "optimizer": "cg"}, "batch_size is for optimizer='adam'"),
         ({"label_noise": 1.0}, "label_noise is 1.0"),
-        ({"attraction": -0.1}, "attraction is -0.1"),
-        ({"attraction": np.nan}, "attraction is nan"),
-        ({"attraction": "strong"}, "attraction is 'strong'; give 0 or a positive number, or 'auto'"),
+        ({"label_noise": "some"}, "label_noise is 'some'; give a share of the labels"),
+        ({"smoothing": -0.1}, "smoothing is -0.1; give a share of the loss"),
+        ({"smoothing": 1.0}, "smoothing is 1.0"),
+        ({"prior": -0.1}, "prior is -0.1; give 0 or a positive number, infinity, or 'auto'"),
+        ({"prior": np.nan}, "prior is nan"),
+        ({"prior": "strong"}, "prior is 'strong'"),
+        ({"prior": True}, "prior is True"),
+        ({"chart": "polar"}, "chart is 'polar'; choose 'normal' or 'paper'"),
+        ({"vote": "loud"}, "vote is 'loud'; choose 'nearest', 'soft' or 'auto'"),
+        ({"gamma": np.inf}, "gamma is inf"),
         ({"gamma": -1.0}, "gamma is -1.0"),
         ({"gamma": "sharp"}, "gamma is 'sharp'; give a positive number, 'scale' or 'auto'"),
         ({"optimizer": "newton"}, "optimizer is 'newton'"),
@@ -412,7 +235,7 @@ def test_loose_distances_lead_where_tight_ones_do():
     class Tight(Sinkhorn):
         slacks = (1.0,)
 
-    learner = StochasticCompression(gamma=3.0, max_iter=200, early_stopping=False, label_noise=0.0)
+    learner = StochasticCompression(max_iter=200, tol=1e-4, label_noise=0.0, **{**FIXED, "gamma": 3.0})
     ends = []
     for geometry in (Sinkhorn(cost, tol=1e-6), Tight(cost, tol=1e-6)):
         found = learner.compress(

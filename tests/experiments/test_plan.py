@@ -49,6 +49,13 @@ def test_runs_of_a_study(tmp_path):
     ]
 
 
+def test_groups_are_given_where_whole_groups_are_held_out():
+    told = {
+        study.name for name in plan_names() for study in load_plan(name).studies if "SCC groups" in study.methods
+    }
+    assert told == {"eth80 by object", "kth"}
+
+
 def test_more_runs_are_the_same_plan_and_other_points_are_not(tmp_path):
     prints = [
         load_plan(written(tmp_path, f"{head}\n[[study]]\n{STUDY}{more}")).fingerprint
@@ -79,6 +86,10 @@ def test_paths_are_relative_to_the_plan(tmp_path):
         (f"[[study]]\n{STUDY}colour = 1", "says colour; a study knows"),
         ('[[study]]\ndata = "d"', "lacks methods, source"),
         ('[[study]]\ndata = "d"\nsource = "s"\nmethods = ["Magic"]', "asks for 'Magic'; known methods: full"),
+        (
+            '[[study]]\ndata = "d"\nsource = "s"\nmethods = ["SCC groups"]',
+            "'SCC groups', but its splits, 'half', know no groups; choose 'half by GROUP'",
+        ),
         (f"[[study]]\n{STUDY}ratios = [2.0]", "ratios \\[2.0\\]; give shares"),
         (f"[[study]]\n{STUDY}n_splits = 0", "n_splits 0; give 1 to 10000"),
         ('[[study]]\ndata = 3\nsource = "s"\nmethods = ["full"]', "data = 3; give text"),

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 
 from knnpress import SCC
 from knnpress.experiments import load_plan, read_records, run_plan
-from knnpress.experiments.measure import tune_method
+from knnpress.experiments.measure import measure
+from knnpress.experiments.methods import METHODS, Setting
+from knnpress.experiments.plan import Cell
 from knnpress.experiments.records import Recorder
 from knnpress.experiments.tasks import Tasks
 from knnpress.report.records import read_results
@@ -23,7 +26,7 @@ seed = 1
 subset = 160
 n_splits = 2
 ratios = [0.15]
-settings = { SCC = { gamma = "scale", max_iter = 5 }, SHC = { gamma = "scale", max_iter = 2 } }
+settings = { SCC = { max_iter = 5 }, SHC = { max_iter = 2 } }
 [[study]]
 data = "covariances"
 source = "digits-covariances"
@@ -79,7 +82,7 @@ def test_a_plan_is_worked_off_and_resumed(finished):
         assert record["train_seconds"] > 0
     by_id = {record["id"]: record for record in records}
     scc = by_id["covariances / 0 / SCC 0.15"]
-    assert (scc["n_prototypes"], scc["params"]) == (12, {"gamma": "scale", "max_iter": 5})
+    assert (scc["n_prototypes"], scc["params"]) == (12, {"max_iter": 5})
     assert scc["full_distance_seconds"] > scc["distance_seconds"] > 0
     assert by_id["covariances / 0 / full"]["n_prototypes"] == 80
     assert (
@@ -177,7 +180,6 @@ def test_a_broken_last_line_is_cut_off_and_other_nonsense_is_refused(plan_file, 
         '{"id": 3, "plan": "x"}',
         '{"id": "x"}',
         '{"id": "x", "plan": []}',
-        '{"id": "d / tuning / SCC", "plan": "x", "kind": "tuning", "params": 3}',
     ],
 )
 def test_a_line_without_its_fields_is_named(line, plan_file, tmp_path, capsys):
@@ -210,31 +212,69 @@ def test_a_missing_package_is_recorded_and_tried_again(plan_file, tmp_path, monk
     assert read_records(path)[-1]["n_prototypes"] == 10
 
 
-def test_tuning_is_kept_among_the_records(plan_file, tmp_path, monkeypatch):
-    plan_file.write_text(PLAN.replace('SCC = { gamma = "scale", ', "SCC = { "))
-    plan, calls = load_plan(plan_file), []
-
-    def tuned(study, method, task, seed):
-        calls.append(method)
-        return {"sharpness": 4.0}
-
-    monkeypatch.setattr("knnpress.experiments.runner.tune_method", tuned)
-    path = run_plan(plan, tmp_path / "out", callback=lambda *_: True)
-    path = run_plan(plan, tmp_path / "out")
-    assert calls == ["SCC"]
-    records = {record["id"]: record for record in read_records(path)}
-    assert records["covariances / tuning / SCC"]["params"] == {"sharpness": 4.0}
-    usual = SCC(n_prototypes=12, gamma="scale", max_iter=0, early_stopping=False, random_state=1)
-    task = Tasks(tmp_path, None, 1).task(plan.studies[0], 0)
-    expected = 2.0 * usual.fit(task.X, task.y).gamma_
-    assert records["covariances / 0 / SCC 0.15"]["params"] == {"gamma": pytest.approx(expected), "max_iter": 5}
+def test_a_learned_run_says_what_was_chosen(finished):
+    records = {record["id"]: record for record in read_records(finished[1])}
+    for name, metrics in {
+        "covariances / 0 / SCC 0.15": {"jbld", "tangent"},
+        "histograms / 1 / SHC 0.15": {"sinkhorn", "hellinger"},
+    }.items():
+        chosen = records[name]["chosen"]
+        assert chosen["metric"] in metrics
+        assert chosen["sharpness"] in (1.0, 0.25)
+        assert chosen["start"] in ("centroids", "grown")
+        assert chosen["vote"] in ("nearest", "soft")
+        assert {"prior", "smoothing", "gamma", "error"} <= set(chosen)
+        assert 1 <= chosen["n_iter"] <= 5
+        assert records[name]["n_prototypes"] == 12
+    assert "chosen" not in records["covariances / 0 / Subsample 0.15"]
 
 
-def test_tuning_keeps_the_usual_sharpness_unless_another_is_clearly_better(plan_file, tmp_path):
-    plan = load_plan(plan_file)
-    found = tune_method(plan.studies[0], "SCC", Tasks(tmp_path, None, 1).task(plan.studies[0], 0), 1)
-    assert set(found) <= {"sharpness", "learning_rate"}
-    assert 1 / 9 <= found["sharpness"] <= 9
+def test_infinity_can_be_written_down(plan_file, tmp_path):
+    plan_file.write_text(PLAN.replace("max_iter = 5", "prior = inf, max_iter = 5"))
+    path = run_plan(load_plan(plan_file), tmp_path / "out", only=["covariances"])
+    scc = next(record for record in read_records(path) if record["method"] == "SCC")
+    assert "failure" not in scc
+    assert (scc["params"]["prior"], scc["chosen"]["prior"], scc["chosen"]["n_iter"]) == ("inf", "inf", 0)
+
+
+def test_settings_that_are_not_the_models_are_its_compressors(plan_file, tmp_path):
+    task = Tasks(tmp_path, None, 1).task(load_plan(plan_file).studies[0], 0)
+    setting = Setting(task.geometry, None, None, 12, 7, {"batch_size": 40, "max_iter": 3})
+    ours, paper = (METHODS[name].build(setting) for name in ("SCC", "SCC paper"))
+    assert (ours.max_iter, ours.compressor.batch_size, ours.compressor.chart) == (3, 40, "normal")
+    assert (paper.max_iter, paper.compressor.batch_size, paper.compressor.chart) == (3, 40, "paper")
+    assert METHODS["SCC"].build(replace(setting, params={})).get_params() == SCC(12, random_state=7).get_params()
+
+
+@pytest.mark.parametrize("method", ["SCC", "SCC groups"])
+def test_only_scc_groups_is_told_the_groups(method, plan_file, tmp_path, monkeypatch):
+    study = replace(load_plan(plan_file).studies[0], splits="half by object", settings={})
+    task = Tasks(tmp_path, None, 1).task(load_plan(plan_file).studies[0], 0)
+    task, given = replace(task, groups=np.arange(80) % 7), []
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        given.append(groups)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(SCC, "fit", fit)
+    record, _ = measure(Cell(study, 0, method, 0.15), task, 1)
+    assert record["failure"] == "ValueError: enough"
+    if method == "SCC":
+        assert given == [None]
+    else:
+        np.testing.assert_array_equal(given[0], task.groups)
+
+
+def test_records_of_earlier_versions_are_gone_on_from(finished, tmp_path):
+    plan, path, *_ = finished
+    fingerprint = plan.study_fingerprint(plan.studies[0])
+    tuning = {"id": "covariances / tuning / SCC", "plan": fingerprint, "kind": "tuning", "data": "covariances"}
+    (tmp_path / "records.jsonl").write_text(json.dumps(tuning | {"params": {"sharpness": 4.0}}) + "\n")
+    with open(tmp_path / "records.jsonl", "ab") as file:
+        file.write(path.read_bytes())
+    run_plan(plan, tmp_path, callback=lambda *_: pytest.fail("there is nothing left to do"))
+    found = read_results(tmp_path)
+    assert (len(found.records), found.notices) == (16, [])
 
 
 @pytest.mark.slow

@@ -53,6 +53,24 @@ def test_splits_do_what_they_say():
     assert_array_equal(divide(study(splits="half", n_splits=2), DATA, 0)[1][0], halves[1][0])  # fewer, not others
 
 
+def test_groups_of_the_training_points_are_those_that_splits_hold_out(tmp_path):
+    tasks = Tasks(tmp_path, None, 0)
+    tasks.source = lambda *_: DATA
+    objects = DATA.groups["object"]
+    assert tasks.task(study(splits="half"), 0).groups is None
+    across = tasks.task(study(splits="each object"), 0)
+    within = tasks.task(study(splits="half by object"), 0)
+    again = Tasks(tmp_path, None, 0)
+    again.source = lambda *_: pytest.fail("they are in the cache")
+    assert_array_equal(again.task(study(splits="half by object"), 0).groups, within.groups)
+    for task, names in [
+        (across, objects[across.rows]),  # an object of all classes is held out at once
+        (within, 100 * Y[within.rows] + objects[within.rows]),
+    ]:
+        assert_array_equal(np.unique(names, return_inverse=True)[1], task.groups)
+    assert (len(np.unique(across.groups)), len(np.unique(within.groups))) == (9, 15)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -5,11 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 from reference import grid_cost, random_histograms, random_spd
 
-from knnpress.compression import objective
-from knnpress.compression.objective import Objective
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 from knnpress.geometries.base import Focus
 from knnpress.geometries.spd import _moved
+from knnpress.learning import objective
+from knnpress.learning.loss import SoftNeighborLoss
+from knnpress.learning.objective import Objective, Scale
+from knnpress.learning.prior import Prior
+from knnpress.rows import LocalRows
 
 COST = grid_cost(4)
 GEOMETRIES = {
@@ -43,7 +46,7 @@ def test_what_is_left_out_is_out_of_focus_and_the_rest_is_right(rng, name):
     geometry, step, gap = GEOMETRIES[name]
     X, y, Z, labels = clusters(rng, name, 61, 12)
     focus = Focus(y[:, None] == labels, np.where(np.arange(61) % 20 == 7, np.inf, gap))
-    chart, memory, n_left_out = geometry.chart(X), None, 0
+    chart, memory, n_left_out = geometry.chart(Z), None, 0
     theta = chart.to_theta(Z)
     for k in range(8):
         Z = chart.to_point(theta)
@@ -92,40 +95,50 @@ def test_a_prototype_too_near_to_singular_may_have_moved_anywhere(rng):
     assert np.isinf(_moved(Z, np.zeros((2, 3, 3)))).all()
 
 
+def objective_of(X, y, Z, labels, geometry, gamma, smoothing):
+    chart = geometry.chart(Z)
+    return Objective(
+        LocalRows(X, y, None, 1),
+        labels=labels,
+        geometry=geometry,
+        scale=Scale(chart, chart.to_theta(Z), 1.0),
+        loss=SoftNeighborLoss(gamma, smoothing=smoothing),
+        prior=Prior(0.0, float(len(X))),
+    )
+
+
 @pytest.mark.parametrize("name", ["jbld", "divergence"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_objective_is_the_same_to_what_is_negligible(rng, name, smoothing, monkeypatch):
     monkeypatch.setattr(objective, "_REACH", 40)
     geometry, step, gap = GEOMETRIES[name]
     X, y, Z, labels = clusters(rng, name, 200, 12)
-    chart = geometry.chart(X)
-    settings = {"labels": labels, "geometry": geometry, "chart": chart, "smoothing": smoothing, "n_jobs": 1}
     gamma = np.sqrt(np.log(12 / objective._NEGLIGIBLE) / gap)
-    function = Objective(X, y, gamma=gamma, **settings)
-    theta, counted, count = chart.to_theta(Z), objective.neighbor_loss, []
+    task = X, y, Z, labels, geometry, gamma, smoothing
+    function = objective_of(*task)
+    u, counted, count = np.zeros_like(function.scale.origin), SoftNeighborLoss.__call__, []
     monkeypatch.setattr(
-        objective, "neighbor_loss", lambda D, *args: (count.append(np.isinf(D).mean()), counted(D, *args))[1]
+        SoftNeighborLoss, "__call__", lambda self, D, *args: (count.append(np.isinf(D).mean()), counted(self, D, *args))[1]
     )
     for _ in range(4):
-        again, fresh = function(theta), Objective(X, y, gamma=gamma, **settings)(theta)
+        again, fresh = function(u), objective_of(*task)(u)
         assert_allclose(again.loss, fresh.loss, rtol=1e-9, atol=1e-10)
         assert_allclose(again.gradient, fresh.gradient, atol=1e-9 + 1e-8 * np.abs(fresh.gradient).max())
-        assert_allclose(function.scores(theta), Objective(X, y, gamma=gamma, **settings).scores(theta), atol=1e-9)
-        theta = theta + step * rng.normal(size=theta.shape)
+        u = u + step * rng.normal(size=u.shape)
     assert np.mean(count) > 0.05
 
 
 def test_of_many_points_some_speak_for_the_smoothing_of_all(rng, monkeypatch):
     X, y, Z, labels = clusters(rng, "jbld", 400, 8)
-    chart = JBLD().chart(X)
-    settings = {"labels": labels, "geometry": JBLD(), "chart": chart, "gamma": 1.0, "smoothing": 0.5}
-    whole = Objective(X, y, **settings)(chart.to_theta(Z))
+    whole = objective_of(X, y, Z, labels, JBLD(), 1.0, 0.5)
+    u = np.zeros_like(whole.scale.origin)
+    all_say = whole(u)
     monkeypatch.setattr(objective, "_REACH", 200)
-    function = Objective(X, y, **settings)
-    some = function(chart.to_theta(Z))
-    assert some.loss != whole.loss
-    assert_allclose(some.loss, whole.loss, rtol=0.05)
-    assert function(chart.to_theta(Z)).loss == pytest.approx(some.loss, rel=1e-12)
+    function = objective_of(X, y, Z, labels, JBLD(), 1.0, 0.5)
+    some = function(u)
+    assert some.loss != all_say.loss
+    assert_allclose(some.loss, all_say.loss, rtol=0.05)
+    assert function(u).loss == pytest.approx(some.loss, rel=1e-12)
 
 
 @pytest.mark.parametrize("geometry", [SquaredEuclidean(), LogEuclidean(), Sinkhorn(COST, value="transport")])

@@ -8,9 +8,13 @@ from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Subsample
-from knnpress.compression.objective import Evaluation, Objective
-from knnpress.compression.optimize import _line_search, minimize, minimize_batches
 from knnpress.geometries import JBLD
+from knnpress.learning.loss import SoftNeighborLoss
+from knnpress.learning.objective import Evaluation, Objective, Scale
+from knnpress.learning.optim import minimize, minimize_batches
+from knnpress.learning.optim.line_search import line_search
+from knnpress.learning.prior import Prior
+from knnpress.rows import LocalRows
 
 
 def bowl(theta):
@@ -23,7 +27,7 @@ def bowl(theta):
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
 def test_each_finds_the_minimum(method):
-    found = minimize(bowl, np.zeros((3, 4)), method=method, max_iter=300, tol=1e-8)
+    found = minimize(bowl, np.zeros((3, 4)), method=method, max_iter=300, gradient_tol=1e-8)
     assert_allclose(found.theta, 1.0, atol=1e-3 if method == "descent" else 1e-6)
 
 
@@ -79,8 +83,17 @@ def test_a_loss_that_is_only_known_to_a_tolerance_ends_the_search_in_peace(metho
             exact.loss + 1e-9 * rng.normal(), exact.gradient + 1e-6 * rng.normal(size=theta.shape), exact.error
         )
 
-    found = minimize(uncertain, rng.normal(size=(1, 3)), method=method, max_iter=300, tol=0.0)
+    found = minimize(uncertain, rng.normal(size=(1, 3)), method=method, max_iter=300, gradient_tol=0.0)
     assert valley(found.theta).loss < 1e-3
+
+
+def test_it_says_why_it_ended():
+    start = np.zeros((3, 4))
+    assert minimize(bowl, start, gradient_tol=1e-3).reason == "gradient"
+    assert minimize(bowl, start, max_iter=2).reason == "max_iter"
+    assert minimize(bowl, start, callback=lambda *_: True).reason == "callback"
+    assert minimize(bowl, np.ones((3, 4)), gradient_tol=1e-3).n_iter == 0
+    assert minimize(lambda theta: Evaluation(float((theta**2).sum()), -theta, 0.0), start + 1).reason == "no way down"
 
 
 def test_an_unknown_method_is_refused_by_name():
@@ -115,16 +128,35 @@ class Counted:
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg"])
 def test_the_bent_valley_is_followed_to_its_end(method):
-    found = minimize(valley, np.full((2, 3), -1.0), method=method, max_iter=400, tol=1e-9)
+    found = minimize(valley, np.full((2, 3), -1.0), method=method, max_iter=400, gradient_tol=1e-9)
     assert_allclose(found.theta, 1.0, atol=1e-6)
 
 
 def covariances():
     X, y = labelled("jbld", 150)
     start = Subsample().compress(X, y, geometry=JBLD(), n_prototypes=9, random_state=np.random.default_rng(0))
-    chart = JBLD().chart(X)
-    objective = Objective(X, y, labels=start.labels, geometry=JBLD(), chart=chart, gamma=3.0, floor=0.1, smoothing=0.05)
-    return objective, chart.to_theta(start.points)
+    chart = JBLD().chart(start.points)
+    theta = chart.to_theta(start.points)
+    objective = Objective(
+        LocalRows(X, y),
+        labels=start.labels,
+        geometry=JBLD(),
+        scale=Scale(chart, theta, 1.0),
+        loss=SoftNeighborLoss(3.0, 0.2, 0.05, 3),
+        prior=Prior(1.0, 150.0),
+    )
+    return objective, np.zeros_like(theta)
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
+@pytest.mark.parametrize("tol", [0.01, 0.1])
+def test_it_ends_when_ten_iterations_took_off_little_of_what_is_left(method, tol):
+    objective, start = covariances()
+    found = minimize(objective, start, method=method, max_iter=500, tol=tol, gradient_tol=0.0)
+    curve = np.array(found.loss_curve)
+    flat = [curve[k - 10] - curve[k] < tol * curve[k] for k in range(10, len(curve))]
+    assert found.reason == "flat"
+    assert flat == [False] * (len(flat) - 1) + [True]
 
 
 @pytest.mark.parametrize(("method", "theirs"), [("lbfgs", "L-BFGS-B"), ("cg", "CG")])
@@ -138,7 +170,7 @@ def test_as_good_as_scipys_in_as_few_evaluations(method, theirs):
 
     options = {"maxiter": 60, "gtol": 0.0} | ({"ftol": 0.0, "maxcor": 20} if method == "lbfgs" else {})
     other = optimize.minimize(value_and_gradient, start.ravel(), jac=True, method=theirs, options=options)
-    found = minimize(ours, start, method=method, max_iter=60, tol=0.0)
+    found = minimize(ours, start, method=method, max_iter=60, gradient_tol=0.0)
     fallen = found.loss_curve[0] - other.fun
     assert found.loss_curve[-1] < other.fun + 0.02 * fallen
     assert ours.n < 1.1 * scipys.n + 5
@@ -150,7 +182,7 @@ def test_a_step_meets_the_strong_wolfe_conditions_wherever_the_search_begins(ste
     theta = np.array([[-1.0, 0.5, 0.7]])
     now = valley(theta)
     direction = -now.gradient
-    point, evaluation = _line_search(valley, theta, now, direction, step, curvature)
+    point, evaluation = line_search(valley, theta, now, direction, step, curvature)
     slope = (now.gradient * direction).sum()
     length = np.linalg.norm(point - theta) / np.linalg.norm(direction)
     assert evaluation.loss <= now.loss + 1e-3 * length * slope
@@ -162,7 +194,7 @@ def test_a_long_step_onto_a_plain_is_not_taken():
         return Evaluation(-float(np.tanh(theta).sum()), np.tanh(theta) ** 2 - 1.0, 0.0)
 
     start = np.zeros((1, 1))
-    point, _ = _line_search(slide, start, slide(start), np.ones((1, 1)), 1e4, 0.9)
+    point, _ = line_search(slide, start, slide(start), np.ones((1, 1)), 1e4, 0.9)
     assert 0.3 < point[0, 0] < 1e3
 
 
@@ -173,7 +205,7 @@ def test_where_the_function_ends_the_search_turns_back(method):
             loss, gradient = -np.log(1.0 - theta) - 50.0 * theta, 1.0 / (1.0 - theta) - 50.0
         return Evaluation(float(loss.sum()), gradient, 0.0)
 
-    found = minimize(walled, np.array([[-40.0, 0.5]]), method=method, max_iter=100, tol=1e-9)
+    found = minimize(walled, np.array([[-40.0, 0.5]]), method=method, max_iter=100, gradient_tol=1e-9)
     assert_allclose(found.theta, 0.98, atol=1e-9)
 
 
@@ -199,9 +231,9 @@ def copied(states):
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
 def test_a_descent_broken_off_anywhere_goes_on_as_if_it_had_not_been(method):
     start, states = np.full((2, 3), -1.0), []
-    settings = {"method": method, "max_iter": 40, "tol": 1e-3, "learning_rate": 0.01}
+    settings = {"method": method, "max_iter": 40, "gradient_tol": 1e-3, "learning_rate": 0.01}
     whole = minimize(valley, start, keep=copied(states), **settings)
-    assert len(states) == whole.n_iter > 25  # beyond the memory of L-BFGS
+    assert len(states) == whole.n_iter - 1 > 25  # beyond the memory of L-BFGS
     for state in states:
         seen = []
         rest = minimize(valley, start, state=state, callback=lambda k, *_: seen.append(k), **settings)  # noqa: B023

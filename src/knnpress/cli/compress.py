@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from knnpress.cli.choices import LEARNED
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
 from knnpress.cluster import connect
+from knnpress.compression import StochasticCompression
 from knnpress.files import check_output
 
 __all__ = ["run"]
@@ -29,5 +30,5 @@ def run(args: argparse.Namespace) -> None:
         if args.checkpoint is not None:
             classifier.set_params(checkpoint=args.checkpoint)
         if args.batch_size is not None:
-            classifier.set_params(batch_size=args.batch_size)
+            classifier.set_params(compressor=StochasticCompression(batch_size=args.batch_size))
         fit_and_save(classifier, data, args.output)

@@ -19,6 +19,8 @@ __all__ = ["run"]
 _FORMAT = "knnpress-model"
 _SHORT = 6  # items of a list that are shown one by one
 _SHOWN_APART = {"prototypes_", "prototype_labels_", "prototype_weights_", "classes_", "compression_ratio_"}
+_SHOWN_APART |= {"geometry_", "selection_"}
+_SAID = {"error", "standard_error", "loss", "n_folds", "chosen"}  # of a setting, by held-out points
 
 
 def run(args: argparse.Namespace) -> None:
@@ -43,13 +45,30 @@ def run(args: argparse.Namespace) -> None:
         labels = steps[-1].prototype_labels_.tolist()
         rows = [[str(name), str(labels.count(name))] for name in steps[-1].classes_.tolist()]
         print_table(["class", "prototypes"], rows, right=(1,))
+        _print_selection(getattr(steps[-1], "selection_", []))
+
+
+def _print_selection(tried: list[dict[str, Any]]) -> None:
+    """What held-out points said of the settings that were tried; the chosen ones are marked."""
+    settings = [{name: value for name, value in one.items() if name not in _SAID} for one in tried]
+    rows = [
+        [
+            "*" if one["chosen"] else "",
+            f"{one['error']:.2%} ± {one['standard_error']:.2%}" if "error" in one else "",
+            ", ".join(f"{name} {value if isinstance(value, str) else _brief(value)}" for name, value in setting.items()),
+        ]
+        for one, setting in zip(tried, settings, strict=True)
+    ]
+    if rows:
+        print()
+        print_table(["chosen", "held-out error", "setting"], rows, right=(1,))
 
 
 def _prototype_facts(classifier: Any) -> dict[str, str]:
     prototypes = classifier.prototypes_
     shape = " x ".join(map(str, prototypes.shape[1:]))
     return {
-        "geometry": _brief(classifier._geometry()),
+        "geometry": _brief(classifier._fitted_geometry()),
         "classes": str(len(classifier.classes_)),
         "prototypes": f"{len(prototypes)}, {classifier.compression_ratio_:.2%} of the training set",
         "each": f"{shape} {'matrix' if prototypes.ndim == 3 else 'numbers'}, {prototypes[0].nbytes:,} bytes in memory",

@@ -23,8 +23,8 @@ from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [
     "as_generator",
-    "check_groups",
     "check_gamma",
+    "check_groups",
     "check_labels",
     "check_n_neighbors",
     "check_sample_weight",

@@ -27,7 +27,7 @@ def write_exhibit(folder: Path, cell: Cell, task: Task, classifier: Any, tasks: 
     """Write `folder`/<data>.npz and .json from a fitted learned classifier; the name as `file_stem` spells it."""
     shown = _spread(classifier.prototype_labels_)
     prototypes, labels = classifier.prototypes_[shown], classifier.prototype_labels_[shown]
-    D = task.geometry.pairwise(task.X, prototypes)
+    D = classifier.transform(task.X)[:, shown]
     D[task.y[:, None] != labels] = np.inf  # the nearest of its own class
     nearest = np.where(np.isfinite(D.min(axis=0)), D.argmin(axis=0), 0)
     p = classifier.predict_proba(task.X)[np.arange(len(task.y)), np.searchsorted(classifier.classes_, task.y)]

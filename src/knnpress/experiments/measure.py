@@ -46,7 +46,7 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
         "machine": _machine(),
     }
     setting = _setting(cell, task, seed)
-    record["params"] = setting.params
+    record["params"] = _finite(setting.params)
     queries = np.arange(len(task.y_test))
     if method.most_queries is not None:
         queries = np.random.default_rng(seed).permutation(queries)[: method.most_queries]
@@ -55,7 +55,8 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             wall, cpu = time.perf_counter(), time.process_time()
-            classifier = _fitted(cell, setting, task)
+            groups = {"groups": task.groups} if method.takes_groups else {}
+            classifier = method.build(setting).fit(task.X, task.y, **groups)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
             start = time.perf_counter()
             error = float(np.mean(classifier.predict(X_test) != y_test))
@@ -70,7 +71,7 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
                 "query_seconds": predicting,
             }
             if hasattr(classifier, "selection_"):
-                record["chosen"] = _chosen(classifier)
+                record["chosen"] = _finite(_chosen(classifier))
             if cell.method in cell.study.once:
                 reference = PrototypeClassifier(task.geometry).fit(task.X, task.y)
                 start = time.perf_counter()
@@ -96,29 +97,23 @@ def _setting(cell: Cell, task: Task, seed: int) -> Setting:
     return Setting(task.geometry, task.ground_cost, task.reg, m, seed, params)
 
 
-def _fitted(cell: Cell, setting: Setting, task: Task) -> Any:
-    method = METHODS[cell.method]
-    try:
-        classifier = method.build(setting)
-    except TypeError as error:
-        raise ValueError(f"settings of {cell.method}: {error}") from error
-    groups = {"groups": task.groups} if method.takes_groups else {}
-    return classifier.fit(task.X, task.y, **groups)
-
-
 def _chosen(classifier: Any) -> dict[str, Any]:
     """What a learned classifier was learned with, and what held-out points said of it where it was chosen by them."""
     tried = [setting for setting in classifier.selection_ if setting["chosen"] and "prior" in setting]
-    found = {
-        **(tried[-1] if tried else {}),
+    return {
+        **{name: value for name, value in (tried[-1] if tried else {}).items() if name != "chosen"},
+        "metric": classifier.metric_,
         "gamma": classifier.gamma_,
         "prior": classifier.prior_,
         "smoothing": classifier.smoothing_,
         "vote": classifier.vote_,
         "n_iter": classifier.n_iter_,
     }
-    # JSON has no infinity
-    return {name: "inf" if value == np.inf else value for name, value in found.items() if name != "chosen"}
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """The same for JSON, which has no infinity."""
+    return {name: "inf" if value == np.inf else value for name, value in values.items()}
 
 
 def _size(classifier: Any, method: str) -> int | None:
@@ -139,9 +134,10 @@ def _query_times(classifier: Any, task: Task) -> dict[str, float]:
     few, many = _queries(task.X_test, len(task.X)), _queries(task.X_test, len(classifier.prototypes_))
     searched = task.X_test[np.arange(max(len(few), LEAST_QUERIES)) % len(task.X_test)]
     geometry, n_jobs = task.geometry, classifier.n_jobs
+    own = getattr(classifier, "geometry_", geometry)  # that it has chosen
     classifier.set_params(n_jobs=1)
     try:
-        short = geometry.distances_to(classifier.prototypes_)
+        short = own.distances_to(classifier.prototypes_)
         long = geometry.distances_to(full.prototypes_)
         return {
             "query_seconds": best_seconds(lambda: classifier.predict(many)) / len(many),

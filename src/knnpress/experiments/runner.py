@@ -167,10 +167,11 @@ def _cost(cell: Cell, pair: float, n: int, n_test: int) -> float:
         "full EMD": 150 * n * 5,
         "Subsample": m * n_test,
         "RandomMutation": 1000 * n,
-        "SCC": 200 * n * m,
-        "SCC paper": 130 * n * m,
-        "SHC": 40 * n * m,  # distances are warm
-        "SHC paper": 60 * n * m + 1000 * n,
+        "SCC": 300 * n * m,
+        "SCC groups": 300 * n * m,
+        "SCC paper": 200 * n * m,
+        "SHC": 100 * n * m,  # distances are warm
+        "SHC paper": 22 * (60 * n * m + 1000 * n),  # as many fits, to tune it
     }
     fixed = {"tangent space + LR": 20.0, "MDM": 3.0, "SPDNet": 300.0}
     condensing = dict.fromkeys(CONDENSING, 4 * n * m)

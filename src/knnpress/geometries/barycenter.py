@@ -44,8 +44,8 @@ def barycenter(X: Array, weights: Array, cost: Array, debiased: bool, tol: float
         b, error = _staged(X, weights, cost, debiased, tol)
     if error > tol:
         warnings.warn(
-            f"the barycenter did not converge (its marginals differ by {error:.1e}): it is that of a larger reg, or near "
-            "to it; raise reg",
+            f"the barycenter did not converge (its marginals differ by {error:.1e}): it is that of a larger reg, or "
+            "near to it; raise reg",
             ConvergenceWarning,
             stacklevel=3,
         )
