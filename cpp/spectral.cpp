@@ -223,7 +223,7 @@ INLINE void diagonalise(V* diagonal, V* off, int d, V* rotation, Apply apply) {
   int kept = 0;
   int64_t used = 0;
   for (int step = 0;; step++) {
-    V g[G], s[G], c[G], p[G];
+    V g[G], s[G], c[G], p[G], above[G];  // above: the last diagonal entry, not by way of memory, which would take longer
     int first = d, last = 0;
     for (int k = 0; k < G; k++) {
       find_windows<G>(diagonal + k, off + k, d, low[k], high[k]);
@@ -239,22 +239,23 @@ INLINE void diagonalise(V* diagonal, V* off, int d, V* rotation, Apply apply) {
     if (step == 30 * d) break;
     for (int k = 0; k < G; k++) {
       g[k] = first_bulge<G>(diagonal + k, off + k, low[k], high[k]);
-      s[k] = c[k] = splat(1.0), p[k] = V{};
+      s[k] = c[k] = splat(1.0), p[k] = V{}, above[k] = diagonal[last * G + k];
     }
     for (int i = last - 1; i >= first; i--)
       for (int k = 0; k < G; k++) {
         V *di = diagonal + i * G + k, *ei = off + i * G + k;
-        const V at = splat(double(i)), e = *ei, f = s[k] * e, b = c[k] * e, square = f * f + g[k] * g[k];
+        const V at = splat(double(i)), d0 = *di, e = *ei, f = s[k] * e, b = c[k] * e, square = f * f + g[k] * g[k];
         const auto inside = (at >= low[k]) & (at < high[k]), bottom = inside & (at == low[k]);
         const V r = square_root(square), inverse = 1.0 / r;
         const V si = square > kNegligible ? f * inverse : V{}, ci = square > kNegligible ? g[k] * inverse : splat(1.0);
-        const V shifted = di[G] - p[k], t = (*di - shifted) * si + 2.0 * ci * b;
+        const V shifted = above[k] - p[k], t = (d0 - shifted) * si + 2.0 * ci * b;
         const V pi = si * t, gi = ci * t - b;
         ei[G] = inside ? (at + 1.0 < high[k] ? r : V{}) : ei[G];
         di[G] = inside ? shifted + pi : di[G];
-        *di = bottom ? *di - pi : *di;
+        *di = bottom ? d0 - pi : d0;
         *ei = bottom ? gi : e;
         s[k] = inside ? si : s[k], c[k] = inside ? ci : c[k], p[k] = inside ? pi : p[k], g[k] = inside ? gi : g[k];
+        above[k] = d0;
         if (kRotate) {
           V* to = rotation + (used + last - 1 - i) * 2 * G + 2 * k;
           to[0] = inside ? ci : splat(1.0), to[1] = inside ? si : V{};
@@ -357,7 +358,7 @@ template <int G>
 INLINE void singular_values(V* diagonal, V* off, int d) {
   V low[G] = {}, high[G];
   for (int step = 0; step < 30 * d; step++) {
-    V f[G], g[G];
+    V f[G], g[G], above[G], beside[G];  // entries on their way, not by way of memory, which would take longer
     int first = d, last = 0;
     for (int k = 0; k < G; k++) {
       find_windows<G>(diagonal + k, off + k, d, low[k], high[k]);
@@ -369,10 +370,11 @@ INLINE void singular_values(V* diagonal, V* off, int d) {
       first_rotation<G>(diagonal + k, off + k, low[k], high[k], f[k], g[k]);
     }
     if (last == 0) return;
+    for (int k = 0; k < G; k++) above[k] = diagonal[last * G + k], beside[k] = off[(last - 1) * G + k];
     for (int i = last - 1; i >= first; i--)
       for (int k = 0; k < G; k++) {
         V *a = diagonal + i * G + k, *b = off + i * G + k;
-        const V at = splat(double(i)), b0 = b[0], a1 = a[G], a0 = a[0];
+        const V at = splat(double(i)), b0 = beside[k], a1 = above[k], a0 = a[0], b2 = i > 0 ? b[-G] : V{};
         const auto inside = (at >= low[k]) & (at < high[k]), more = inside & (at > low[k]);
         const V square = f[k] * f[k] + g[k] * g[k], inverse = 1.0 / square_root(square);
         const V c = square > kNegligible ? f[k] * inverse : splat(1.0), s = square > kNegligible ? g[k] * inverse : V{};
@@ -380,14 +382,12 @@ INLINE void singular_values(V* diagonal, V* off, int d) {
         const V f1 = c * a1 + s * b0, b1 = c * b0 - s * a1, g1 = s * a0, a2 = c * a0;
         const V square1 = f1 * f1 + g1 * g1, inverse1 = 1.0 / square_root(square1);
         const V c1 = square1 > kNegligible ? f1 * inverse1 : splat(1.0), s1 = square1 > kNegligible ? g1 * inverse1 : V{};
-        a[G] = inside ? c1 * f1 + s1 * g1 : a1;
         const V f2 = c1 * b1 + s1 * a2;
-        a[0] = inside ? c1 * a2 - s1 * b1 : a0;
-        V* below = i > 0 ? b - G : b;  // nothing is below the first, and nothing of it is used
-        const V b2 = *below;
-        g[k] = inside ? s1 * b2 : g[k];
-        if (i > 0) *below = more ? c1 * b2 : b2;
+        a[G] = inside ? c1 * f1 + s1 * g1 : a1;
+        a[0] = above[k] = inside ? c1 * a2 - s1 * b1 : a0;
         b[0] = inside ? f2 : b0;
+        beside[k] = more ? c1 * b2 : b2;
+        g[k] = inside ? s1 * b2 : g[k];
         f[k] = inside ? f2 : f[k];
       }
   }

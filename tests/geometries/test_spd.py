@@ -11,7 +11,7 @@ from pyriemann.geometry.mean import mean_logdet, mean_logeuclid, mean_riemann
 from reference import INPUT_FORMS, random_spd, taylor_slope
 from scipy.linalg import logm
 
-from knnpress.geometries import AIRM, JBLD, LogEuclidean, SmoothGeometry
+from knnpress.geometries import AIRM, JBLD, LogEuclidean, SmoothGeometry, spectral
 
 GEOMETRIES = [JBLD(), AIRM(), LogEuclidean()]
 SMOOTH = [JBLD(), LogEuclidean()]
@@ -50,6 +50,43 @@ def test_ill_conditioned_matrices_lose_no_more_than_their_condition(rng, geometr
     expected = [[exact(x, z) for z in Z] for x in X]
     bound = 100 * np.finfo(float).eps * d * condition
     assert_allclose(geometry.pairwise(X, Z), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("d", [1, 4])
+def test_one_step_finds_the_karcher_mean_of_matrices_that_differ_in_scale_alone(rng, d):
+    """There the metric is flat, however far they are apart."""
+    X, scales, weights = random_spd(rng, 1, d), 10.0 ** rng.uniform(-9, 9, 6), rng.dirichlet(np.ones(6))
+    found = AIRM().centroid_step(X * scales[:, None, None], weights[:, None], X)
+    assert_allclose(found, X * np.exp(weights @ np.log(scales)), rtol=1e-10)
+
+
+def test_airm_of_wide_matrices_by_lapack_agrees_with_the_core(rng, monkeypatch):
+    X, Z = random_spd(rng, 5, 12), random_spd(rng, 3, 12)
+    native = AIRM().pairwise(X, Z)
+    monkeypatch.setattr(spectral, "_WIDEST", 11)
+    assert_allclose(AIRM().pairwise(X, Z), native, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("target")
+@pytest.mark.parametrize("d", [*range(1, 11), 19, 40, 65])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 2), (19, 3)])
+def test_airm_of_every_size_is_that_of_singular_values(rng, d, n, m):
+    X, Z = random_spd(rng, n, d, 1e4), random_spd(rng, m, d, 1e4)
+    ratios = np.linalg.solve(np.linalg.cholesky(Z), np.linalg.cholesky(X)[:, None])
+    expected = 2 * np.linalg.norm(np.log(np.linalg.svd(ratios, compute_uv=False)), axis=-1)
+    assert_allclose(AIRM().pairwise(X, Z), expected, rtol=1e-11)
+
+
+@pytest.mark.usefixtures("target")
+@pytest.mark.parametrize("scale", [1e-140, 1e-20, 1e20, 1e140])
+def test_airm_of_every_scale_is_right(rng, scale):
+    X = random_spd(rng, 9, 5)
+    assert_allclose(AIRM().pairwise(X * scale, X * scale), AIRM().pairwise(X), rtol=1e-11, atol=1e-13)
+    far = AIRM().pairwise(X * scale, X)
+    assert_allclose(np.diagonal(far), np.sqrt(5) * abs(np.log(scale)), rtol=1e-13)
+    diagonal = np.diag([1.0, 1e-100, 1e100, scale])[None]
+    exact = np.sqrt(2 * np.log(1e100) ** 2 + np.log(scale) ** 2)
+    assert_allclose(AIRM().pairwise(diagonal, np.eye(4)[None]), [[exact]], rtol=1e-13)
 
 
 def test_airm_agrees_with_generalised_eigenvalues(rng):

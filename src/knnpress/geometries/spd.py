@@ -387,9 +387,10 @@ class AIRM(BaseEstimator):
             used = w > 0
             root, inverse_root = matrix_sqrt(C[None])[0], matrix_inverse_sqrt(C[None])[0]
             logs = whitened_log(X[used], inverse_root, n_jobs)
-            # The Hessian grows with the spread of the points: shorten the step so that it cannot overshoot
-            spread = float(np.abs(eigvalsh(logs, n_jobs)).max(initial=0.0))
-            step = 2.0 / (1.0 + (spread / np.tanh(spread) if spread > 1e-8 else 1.0))
+            # Eigenvalues of the Hessian lie between 1 and the mean of r coth r, r half the range of a logarithm's
+            values = eigvalsh(logs, n_jobs)
+            half = np.maximum(0.5 * (values[:, -1] - values[:, 0]), 1e-8)
+            step = 2.0 / (1.0 + float(w[used] @ (half / np.tanh(half))))
             tangent = step * np.einsum("i,iab->ab", w[used], logs)
             return _symmetric(root @ matrix_exp(tangent[None])[0] @ root)
 
