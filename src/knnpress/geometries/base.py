@@ -173,14 +173,14 @@ def check_weights(weights: ArrayLike | None, n: int) -> Array:
     """Weights of n points, non-negative, scaled to sum to one; uniform where None."""
     if weights is None:
         return np.full(n, 1.0 / n)
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != (n,):
-        raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {n} points")
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+    given: Array = np.asarray(weights, dtype=np.float64)
+    if given.shape != (n,):
+        raise ValueError(f"weights has shape {given.shape}; give one weight for each of the {n} points")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.any()):
         raise ValueError("weights must be finite and non-negative, and not all zero")
-    weights = weights / weights.max()  # their sum may overflow
-    scaled: Array = weights / weights.sum()
-    return scaled
+    scaled = given / given.max()  # first by the largest: their sum may overflow
+    normalised: Array = scaled / scaled.sum()
+    return normalised
 
 
 def aligned(X: Array) -> Array:
