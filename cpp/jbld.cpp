@@ -79,6 +79,7 @@ INLINE Scratch<T> carve(double* work, int d) {
 int64_t jbld_work(int d) {
   return W * (3 * (packed_size(d) + C * C) + 4 * (int64_t(d + 1) * d + C * C)) + packed_size(d);
 }
+constexpr int kLong = 256;  // columns from which a single factorisation may last
 INLINE int64_t work_of(int d) { return W * (int64_t(d) * d * d / 6 + 1); }  // of one factorisation
 template <class T>
 INLINE void clear(T* p, int64_t size) { __builtin_memset(p, 0, size * sizeof(T)); }
@@ -91,7 +92,7 @@ INLINE void factor(const X* x, const T* z, int d, const Scratch<T>& s, X weight,
   int64_t panel = 0;
   Patience patience;
   for (int j = 0; j < d; j += C) {
-    if (patience.over(int64_t(C) * W * d * d / 2)) return;
+    if (d >= kLong && patience.over(int64_t(C) * W * d * d / 2)) return;
     const bool narrow = j + 1 == d;  // the last panel of an odd matrix has one column
     X inverse0 = {}, inverse1 = {}, l10 = {};
     for_row_tiles<kRows>(j, d, [&](auto size, auto on_diagonal, int i) INLINE_LAMBDA {
@@ -152,7 +153,7 @@ INLINE void add_inverse(const Scratch<T>& s, int d) {
   const int end = (d + 1) & ~1;
   Patience patience;
   for (int j = 0; j < d; j += C) {
-    if (patience.over(int64_t(C) * W * d * d / 2)) return;
+    if (d >= kLong && patience.over(int64_t(C) * W * d * d / 2)) return;
     X* panel = s.g + int64_t(j) * d;
     for_row_tiles<kRows>(0, j + C < d ? j + C : d, [&](auto size, auto, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
@@ -215,6 +216,7 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
   const int64_t size = packed_size(d);
   const Scratch<double> s = carve<double>(work, d);
   Patience patience;
+  const int64_t each = work_of(d);
   for (int64_t i = 0; i < n; i += W) {
     const V* matrices = reinterpret_cast<const V*>(x) + i / W * size;
     const V half_x = 0.5 * load(logdet_x + i);
@@ -222,7 +224,7 @@ void pairwise(const double* x, const double* logdet_x, int64_t n, const double* 
     double farthest = 0.0, *bound = lower ? lower + i / W * m : nullptr;
     for (int l = 0; limit && l < rows; l++) farthest = limit[i + l] > farthest ? limit[i + l] : farthest;
     for (int64_t j = 0; j < m; j++) {
-      if (patience.over(work_of(d))) return;
+      if (patience.over(each)) return;
       if (limit && bound[j] > farthest) {  // no row of the group needs it
         for (int l = 0; l < rows; l++) out[(i + l) * m + j] = __builtin_inf();
         continue;

@@ -144,16 +144,23 @@ INLINE double bilinear(const double* a, const double* table, const double* b, co
 // out = kernel v, for a tiled kernel
 INLINE void multiply_tiled(const double* kernel, const double* v, const SinkhornTables& t, double* out) {
   for (int i = 0; i < t.n_bins; i += kRows, kernel += int64_t(t.n_bins) * kRows) {
-    V acc[kRows / W] = {};
-    for (int j = 0; j < t.n_bins; j++)
-      for (int r = 0; r < kRows / W; r++) acc[r] += load(kernel + int64_t(j) * kRows + r * W) * v[j];
-    for (int r = 0; r < kRows / W; r++) store(out + i + r * W, acc[r]);
+    constexpr int kTerms = 4;  // sums in flight
+    V acc[kTerms][kRows / W] = {};
+    int j = 0;
+    for (; j + kTerms <= t.n_bins; j += kTerms)
+      for (int k = 0; k < kTerms; k++)
+        for (int r = 0; r < kRows / W; r++) acc[k][r] += load(kernel + int64_t(j + k) * kRows + r * W) * v[j + k];
+    for (; j < t.n_bins; j++)
+      for (int r = 0; r < kRows / W; r++) acc[0][r] += load(kernel + int64_t(j) * kRows + r * W) * v[j];
+    for (int r = 0; r < kRows / W; r++) store(out + i + r * W, (acc[0][r] + acc[1][r]) + (acc[2][r] + acc[3][r]));
   }
 }
 
 // <T, M> of the plan T = x K z, rounded to the marginals a and b (Altschuler, Weed, Rigollet 2017): rows and columns
 // too heavy are scaled down, and what is then missing is sent between them in proportion. x, z, a and b are consumed.
-INLINE double rounded_transport(double* a, double* x, double* b, double* z, const SinkhornTables& t, double* sums) {
+// `exact`: rows are as they should be.
+INLINE double rounded_transport(double* a, double* x, double* b, double* z, bool exact, const SinkhornTables& t,
+                                double* sums) {
   const int d = t.n_bins;
   double missing = 0;
   auto scale_down = [&](const double* kernel, double* own, const double* other, const double* wanted) {
@@ -161,7 +168,7 @@ INLINE double rounded_transport(double* a, double* x, double* b, double* z, cons
     for (int k = 0; k < d; k++)
       if (own[k] * sums[k] > wanted[k]) own[k] = wanted[k] / sums[k];
   };
-  scale_down(t.kernel, x, z, a);
+  if (!exact) scale_down(t.kernel, x, z, a);
   scale_down(t.kernel_t, z, x, b);
   const double value = bilinear(x, t.plan_cost, z, t);
   auto take_off = [&](const double* own, double* wanted) {
@@ -666,7 +673,7 @@ void solve_shared(const SinkhornTables& t, const SinkhornJob& job, double* work)
     if (job.transport) {
       copy_lane(lane);
       for (int k = 0; k < padded; k++) sx[k] *= a[k], sz[k] *= b[k];
-      job.value[p] = rounded_transport(a, sx, b, sz, t, full.z);
+      job.value[p] = rounded_transport(a, sx, b, sz, sizeof(T) == sizeof(double), t, full.z);
     }
     if (job.relaxation) job.relaxation[p] = relaxation[lane].amount;
     job.iterations[p] = iterations[lane], job.error[p] = error;

@@ -329,7 +329,7 @@ def test_a_pair_cut_short_reports_its_true_error(rng, times):
             if times == 10:
                 assert_allclose(error[i, j], earlier, rtol=1e-9)
             else:  # Newton's: that of the plan before the last half-step, which can only make it smaller
-                assert later * (1 - 1e-9) <= error[i, j] < 3 * later
+                assert later * (1 - 1e-9) <= error[i, j] < 10 * later
     assert np.isfinite(value).all()
 
 

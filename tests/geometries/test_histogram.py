@@ -1,13 +1,19 @@
 """Histograms under entropic and exact optimal transport."""
 
+import warnings
+
 import numpy as np
 import ot
 import pytest
 import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from reference import INPUT_FORMS, grid_cost, random_cost, random_histograms, taylor_slope
 from sklearn.exceptions import ConvergenceWarning
 
+from knnpress import _core
+from knnpress.datasets import load_digits_histograms
 from knnpress.geometries import EMD, Sinkhorn, SmoothGeometry
 
 M9 = grid_cost(3)
@@ -101,6 +107,87 @@ def test_pairs_that_fall_short_are_counted_in_a_warning(rng):
     with pytest.warns(ConvergenceWarning, match="9 of 9 pairs did not reach tol=1e-09 in 2 iterations"):
         D = Sinkhorn(M9, 0.1, "dual", tol=1e-9, max_iter=2).pairwise(X)
     assert np.isfinite(D).all()
+
+
+# ---- small reg ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """A few digits of two kinds, their ground cost, its median and the earth mover's distances."""
+    data = load_digits_histograms()
+    X, Z, M = data.X[:12], data.X[100:112], data.ground_cost
+    return X, Z, M, np.median(M[M > 0]), np.array([[ot.emd2(a, b, M) for b in Z] for a in X])
+
+
+@pytest.mark.filterwarnings("error")  # among them those of pairs that fell short
+@pytest.mark.parametrize("share", [1e-2, 1e-3, 1e-5])
+@every_value
+def test_digits_converge_at_small_reg_to_the_earth_movers_distance(digits, value, share):
+    X, Z, M, median, emd = digits
+    D = Sinkhorn(M, share * median, value).pairwise(X, Z)
+    # the plan's entropy is at most that of one bin to all others
+    assert_allclose(D, emd, rtol=0, atol=median * (share * np.log(64) + 1e-5))
+    if share <= 1e-3 and value == "transport":
+        assert_allclose(D, emd, rtol=1e-3, atol=0)
+    if share <= 1e-3 and value == "divergence":
+        assert_allclose(D, emd, rtol=0, atol=1e-3 * median)
+
+
+def test_small_reg_takes_few_iterations(digits):
+    X, Z, M, median, _ = digits
+    for share in (1e-2, 1e-3, 1e-5):
+        cost = _core.SinkhornCost(M, share * median)
+        _, iterations, error = _core.sinkhorn(cost, X, Z, None, None, 1e-5, 2000, False)
+        assert error.max() <= 1e-5
+        assert iterations.max() < 500
+
+
+masses = st.one_of(st.just(0.0), st.floats(1e-12, 1.0), st.sampled_from([1e-300, 1e-30, 0.25]))
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data(), d=st.integers(2, 9), log_reg=st.floats(-5, 1), max_iter=st.sampled_from([1, 5, 30, 2000]))
+def test_transport_is_never_below_the_earth_movers_distance(data, d, log_reg, max_iter):
+    """Nor where it has not converged: plans are rounded to their marginals."""
+    rows = st.lists(masses, min_size=d, max_size=d).filter(lambda row: max(row) > 1e-3)
+    X, Z = (np.array(data.draw(st.lists(rows, min_size=1, max_size=3))) for _ in range(2))
+    M = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, 5, (d, d)).astype(float)
+    geometry = Sinkhorn(M, 10.0**log_reg, "transport", max_iter=max_iter)
+    X, Z = geometry.check(X), geometry.check(Z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        D = geometry.pairwise(X, Z)
+    above = D - exact(X, Z, M)
+    assert above.min() >= -1e-12 * max(M.max(), 1.0)
+    assert D.max() <= M.max() * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("value", ["divergence", "dual"])
+@pytest.mark.parametrize("share", [1e-2, 1e-3])
+def test_the_gradient_at_small_reg_is_that_of_finite_differences(digits, value, share):
+    X, Z, M, median, _ = digits
+    rng = np.random.default_rng(0)
+    Z = 0.9 * Z[:3] + 0.1 * rng.dirichlet(np.ones(64), 3)
+    geometry, W = Sinkhorn(M, share * median, value, tol=1e-11, max_iter=20_000), rng.normal(size=(4, 3))
+    step = geometry.linearize(X[:4], Z)
+    H = Z * rng.normal(size=Z.shape)
+    H -= Z * H.sum(axis=1, keepdims=True)
+    h = 1e-5 * share / 1e-3
+    up, down = (np.sum(W * geometry.linearize(X[:4], Z + s * h * H).D) for s in (1, -1))
+    assert_allclose(np.vdot(step.pullback(W), H), (up - down) / (2 * h), rtol=1e-5)
+
+
+def test_warm_starts_at_small_reg_give_the_same_in_fewer_iterations(digits):
+    X, Z, M, median, _ = digits
+    cost, shape = _core.SinkhornCost(M, 1e-3 * median), (len(X), *Z.shape)
+    potential, relaxation = np.zeros(shape), np.zeros(shape[:2])
+    _core.sinkhorn(cost, X, Z, potential, relaxation, 1e-8, 2000, False)
+    moved = 0.999 * Z + 0.001 * X
+    cold = _core.sinkhorn(cost, X, moved, None, None, 1e-8, 2000, False)
+    warm = _core.sinkhorn(cost, X, moved, potential, relaxation, 1e-8, 2000, False)
+    assert_allclose(warm[0], cold[0], rtol=0, atol=1e-8 * M.max())
+    assert warm[1].mean() < 0.8 * cold[1].mean()
 
 
 # ---- truths ---------------------------------------------------------------------------------------------------
@@ -282,6 +369,23 @@ def test_the_emd_centroid_is_the_entropic_barycenter_at_the_auto_reg(rng):
     assert np.array_equal(EMD(M9).centroid(X, [1, 2, 3, 4]), expected)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", ["divergence", "transport"])
+def test_barycenters_at_small_reg_are_as_good_as_the_linear_programme_can_tell(value):
+    data = load_digits_histograms()
+    X, M = data.X[data.y == 3][:8], data.ground_cost
+
+    def mean_emd(b):
+        return np.mean([ot.emd2(x, b, M) for x in X])
+
+    b = Sinkhorn(M, 1e-2, value).centroid(X)
+    least = mean_emd(ot.lp.barycenter(X.T.copy(), M, solver="highs"))
+    assert least * (1 - 1e-9) <= mean_emd(b) < least * (1 + 2e-3)
+    with pytest.warns(ConvergenceWarning, match="marginals differ by"):  # but near it all the same
+        b = Sinkhorn(M, 1e-7, value).centroid(X)
+    assert mean_emd(b) < least * (1 + 1e-3)
+
+
 # ---- doors ----------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +426,36 @@ def test_rows_are_normalised(rng, geometry):
 def test_counts_whose_sum_overflows_are_normalised(geometry):
     assert_allclose(geometry.check(np.full((2, 9), 1e308)), 1 / 9, rtol=1e-14)
     assert_allclose(geometry.check(np.full((2, 9), 5e-324)), 1 / 9, rtol=1e-14)
+
+
+def test_sample_weights_whose_sum_overflows_are_normalised(rng):
+    X = random_histograms(rng, 3, 9)
+    for geometry in (Sinkhorn(M9), Sinkhorn(M9, value="transport")):
+        assert np.array_equal(geometry.centroid(X, np.full(3, 1e308)), geometry.centroid(X, np.ones(3)))
+
+
+@pytest.mark.parametrize(
+    "geometry", [Sinkhorn(M9), Sinkhorn(M9, 1e-3), Sinkhorn(M9, 1e-3, "dual"), EMD(M9)], ids=lambda g: f"{g}"[:30]
+)
+def test_bins_of_next_to_nothing_count_as_empty(rng, geometry):
+    X, Z = random_histograms(rng, 4, 9, 0.5), random_histograms(rng, 3, 9, 0.5)
+    for faint in (5e-324, 1e-310, 1e-307, 1e-300, 1e-250):
+        filled = [np.where(A > 0, A, faint) for A in (X, Z)]
+        before = [A.copy() for A in filled]
+        assert_allclose(geometry.pairwise(*filled), geometry.pairwise(X, Z), rtol=0, atol=1e-5)
+        assert all(np.array_equal(a, b) for a, b in zip(filled, before, strict=True))
+
+
+def test_a_cost_asymmetric_by_rounding_is_taken_and_another_refused(rng):
+    X, noise = random_histograms(rng, 4, 9), 1 + 1e-6 * rng.uniform(-1, 1, (9, 9))
+    for reg in ("auto", 1e-3):
+        rounded, plain = Sinkhorn(M9 * noise, reg), Sinkhorn(M9, reg)
+        assert_allclose(rounded.pairwise(X), plain.pairwise(X), rtol=0, atol=1e-5 * M9.max())
+        assert np.abs(np.diagonal(rounded.pairwise(X))).max() < 1e-8
+    M = M9.copy()
+    M[2, 5] *= 1.001
+    with pytest.raises(ValueError, match=r"symmetric ground cost; .* ground_cost\[2, 5\] is"):
+        Sinkhorn(M).pairwise(X)
 
 
 @every_geometry

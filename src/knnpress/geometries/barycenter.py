@@ -22,7 +22,7 @@ _FAR = 1000.0  # Newton's step from which a stage was too long
 _LAST_STAGE = 0.9  # the shortest stage
 _BOLD = 4.0  # the longest step that is tried first
 _MAX_STEPS = 200
-_STAGED_TOL = 1e-6  # L1 distance of marginals, of which rounding leaves some
+_STAGED_TOL = 1e-6  # distance of marginals from which it may be rounding that leaves some
 _FAINT = 1e-290
 _BLOCK = 2**19  # numbers in the plans of a block of histograms
 
@@ -40,12 +40,12 @@ def barycenter(X: Array, weights: Array, cost: Array, debiased: bool, tol: float
         log_b, _, error = _projections(X, weights, cost, debiased, tol, 20000)
         b: Array = np.exp(log_b - log_b.max())
     else:
-        tol = max(tol, _STAGED_TOL)
         b, error = _staged(X, weights, cost, debiased, tol)
+        tol = max(tol, _STAGED_TOL)
     if error > tol:
         warnings.warn(
             f"the barycenter did not converge (its marginals differ by {error:.1e}): it is that of a larger reg, or "
-            "near to it; raise reg",
+            "near it; raise reg",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -173,7 +173,7 @@ def _staged(X: Array, weights: Array, cost: Array, debiased: bool, tol: float) -
     v = _projections(X, weights, coarse, debiased, 1e-3, 200)[1] / scale
     offset, bold, stage = weights @ v * scale, _BOLD, _STAGE
     settled: tuple[Array, float, _Newton, Array] | None = None  # where the last stage ended
-    arriving = False
+    arriving, least = False, np.inf
     for _ in range(_MAX_STEPS):
         # a plain projection, then one of Newton's steps
         columns, _ = _column_sums(X, v, cost, scale)
@@ -184,8 +184,9 @@ def _staged(X: Array, weights: Array, cost: Array, debiased: bool, tol: float) -
             last, offset = offset, _debiasing(log_b, scale * cost, offset)
             error += float(np.exp(log_b) @ np.abs(offset - last))
             log_b += offset - last
-        if scale == 1.0 and error < tol:
+        if scale == 1.0 and (error < tol or 0.9 * least < error < _STAGED_TOL):
             return weights @ columns, error
+        least = min(least, error) if scale == 1.0 else np.inf
         v = v + (log_b - logs) / scale
         newton = _newton(X, weights, v, cost, scale)
         longest = float(np.abs(newton.step).max())

@@ -141,10 +141,10 @@ class Sinkhorn(BaseEstimator):
     - ``"divergence"``: OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2, debiased: zero at a = b. Needs a symmetric ground cost.
     - ``"dual"``: OT(a, b).
     - ``"transport"``: :math:`\langle T, M \rangle`, the paper's :math:`D_S`, an upper bound of the earth mover's
-      distance.
+      distance: the plan is rounded to its marginals (Altschuler et al. 2017), also where it has not converged.
 
-    Rows of X need not sum to one; they are normalised. Bins of zero mass are handled exactly. Where exp(-M / reg)
-    would underflow, a stabilised solver takes over.
+    Rows of X need not sum to one; they are normalised. Bins of zero mass are handled exactly. Where
+    Sinkhorn's iterations would be many, or exp(-M / reg) underflow, Newton's method takes over.
 
     Parameters
     ----------
@@ -162,7 +162,8 @@ class Sinkhorn(BaseEstimator):
     References
     ----------
     Cuturi. Sinkhorn distances. NIPS 2013. Feydy et al. Interpolating between optimal transport and MMD using Sinkhorn
-    divergences. AISTATS 2019.
+    divergences. AISTATS 2019. Altschuler, Weed, Rigollet. Near-linear time approximation algorithms for optimal
+    transport via Sinkhorn iteration. NIPS 2017.
 
     Examples
     --------
