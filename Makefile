@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all wheel wheel-test coverage mutate lint bench docs fuzz sanitize clean FORCE
+.PHONY: demo test test-all wheel wheel-test coverage mutate lint bench docs fuzz soak sanitize clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -38,6 +38,11 @@ lint: .venv/installed-lint
 # Files from strangers: some minutes.
 fuzz: .venv/installed-test
 	KNNPRESS_MUTANTS=20000 $(BIN)/python -m pytest -n 0 tests/test_fuzz.py
+
+# Random calls from threads of several processes, interrupted at random; answers and memory watched.
+SECONDS ?= 1800
+soak: .venv/installed-test
+	$(BIN)/python tests/soak.py --seconds $(SECONDS)
 
 # The core under AddressSanitizer and UndefinedBehaviorSanitizer; it stops at the first fault. Builds for some minutes.
 KERNEL_TESTS := tests/test_core.py tests/test_core_limits.py tests/geometries tests/test_stress.py

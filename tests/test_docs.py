@@ -105,3 +105,17 @@ def test_site_builds_and_needs_no_network(tmp_path):
         for trace in (r"arithmatex\">\\", r":math:`", r"\.\. math::", "&lt;parameters&gt;", "&lt;attributes&gt;"):
             assert not re.search(trace, text), f"{page.name} shows {trace}"
     shutil.rmtree(site)
+
+
+@pytest.mark.parametrize("path", [ROOT / "SECURITY.md", DOCS / "bad-input.md"], ids=lambda path: path.name)
+def test_every_test_that_a_promise_names_is_there(path):
+    if not path.exists():  # the package's tests elsewhere come without the page
+        pytest.skip(f"{path.name} is not here")
+    named = set(re.findall(r"`(test_\w+)`", path.read_text(encoding="utf-8")))
+    there = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.M)
+    }
+    assert len(named) > 10
+    assert named <= there

@@ -18,6 +18,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from sklearn.exceptions import ConvergenceWarning
 
 import knnpress as kp
@@ -33,7 +34,7 @@ from knnpress.compression import (
     Subsample,
 )
 from knnpress.datasets import load_points
-from knnpress.descriptors import SignalCovariance
+from knnpress.descriptors import RegionCovariance, SignalCovariance
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import AIRM, EMD, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 
@@ -377,6 +378,14 @@ def points_file(**arrays):
     return load
 
 
+def damaged_model(path):
+    kp.PrototypeClassifier("jbld").fit(SPD4, Y).save(path)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    kp.load(path)
+
+
 #: For each row of the table, by its first cell: how to get there
 TABLE = {
     "NaN or infinity": fit(changed(SPD4, (2, 0, 0), np.nan)),
@@ -387,10 +396,13 @@ TABLE = {
     "a matrix that is not positive definite": fit(changed(SPD4, 2, np.diag([1.0, 1.0, 1.0, -1.0]))),
     "complex numbers": fit(SPD4 + 0j),
     "text, objects, rows of unequal length": fit([[1.0, 2.0], [3.0]]),
+    "times or spans of time for numbers": fit(np.ones((6, 3)).astype("m8[s]"), geometry="sqeuclidean"),
+    "masked points": fit(np.ma.array(HIST, mask=np.eye(6, 3)), geometry="sqeuclidean"),
     "a sparse matrix": fit(__import__("scipy.sparse").sparse.csr_array(HIST), geometry="sqeuclidean"),
     "another number of dimensions": fit(SPD4[0]),
     "no points": fit(SPD4[:0], Y[:0]),
     "vectors with entries beyond 1e150": fit(changed(HIST, (2, 0), 1e200), geometry="sqeuclidean"),
+    "matrices with variances beyond 4e307 or below 1e-290": fit(changed(SPD4, 2, 1e-300 * SPD4[2])),
     "a negative bin": fit(changed(HIST, (2, 0), -1.0), geometry=Sinkhorn(COST)),
     "a histogram of zeros": fit(changed(HIST, 2, 0.0), geometry=Sinkhorn(COST)),
     "a ground cost of another size": fit(HIST[:, :2], geometry=Sinkhorn(COST)),
@@ -401,14 +413,23 @@ TABLE = {
     "points of another size than the prototypes": lambda _: fit(SPD4)(_).predict(SPD4[:, :2, :2]),
     "labels of another number than points": fit(SPD4, Y[:3]),
     "labels with NaN": fit(SPD4, [0, 1, 0, np.nan, 1, 0]),
+    "labels that are None, NaT or masked": fit(SPD4, np.ma.array(Y, mask=[0, 0, 1, 0, 0, 0])),
+    "sample weights beyond 1e100, or all below 1e-100": lambda _: kp.SCC(2).fit(SPD4, Y, np.full(6, 1e308)),
     "a single class, for SCC, SHC and SNC": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, np.zeros(6)),
     "fewer prototypes than classes": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, Y),
+    "`n_prototypes` beyond 2**31": lambda _: kp.SCC(n_prototypes=2**70).fit(SPD4, Y),
+    "`gamma` beyond 1e150 or below 1e-150": lambda _: kp.SCC(2, gamma=1e160).fit(SPD4, Y),
     "more neighbours than prototypes": fit(SPD4, n_neighbors=7),
     "a point file that is damaged": lambda folder: (
         (folder / "a.npz").write_bytes(b"PK nonsense"),
         load_points(folder / "a.npz"),
     ),
     "a point file with a pickle in it": points_file(X=np.array([{}], dtype=object), y=[0]),
+    "a model file with a number changed": lambda folder: damaged_model(folder / "a.knnp"),
+    "an image of more than 2**26 pixels": lambda folder: (
+        Image.new("1", (8200, 8200)).save(folder / "a.png"),
+        RegionCovariance().transform([folder / "a.png"]),
+    ),
     "a model file that is damaged": lambda folder: (
         (folder / "a.knnp").write_bytes(b"nonsense"),
         kp.load(folder / "a.knnp"),

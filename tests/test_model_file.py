@@ -520,7 +520,7 @@ CHANGES = {
     "no prototype": (tensor("prototypes_", lambda a: a[:0].copy()), "not a sound model"),
     "NaN": (tensor("prototypes_", first(np.nan)), r"prototypes_\[0\] contains NaN"),
     "not positive": (tensor("prototypes_", first(-1.0)), r"prototypes_\[0\] is not positive definite"),
-    "float32": (tensor("prototypes_", lambda a: a.astype(np.float32)), "not as learned"),
+    "float32": (tensor("prototypes_", lambda a: a.astype(np.float32)), "has dtype float32"),
     "integers": (
         tensor("prototypes_", lambda a: np.eye(4)[None].repeat(6, 0)[:, *np.tril_indices(4)].astype(int)),
         "no",

@@ -21,6 +21,7 @@ from knnpress.typing import Array
 __all__ = [
     "check_folder",
     "check_output",
+    "check_room",
     "check_unpacked",
     "csv_text",
     "file_stem",
@@ -165,6 +166,25 @@ def check_unpacked(unpacked: int, packed: int) -> None:
     """Refuse what would grow beyond all measure, before it does."""
     if unpacked > most_unpacked(packed):
         raise ValueError(f"{packed:,} bytes would become {unpacked:,}; if you trust the file, save it uncompressed")
+
+
+def check_room(array: Array) -> None:
+    """Refuse an array that does not fit into memory as float64, before it is taken."""
+    needed, free = 8 * array.size, free_memory()
+    if array.dtype != np.float64 and free is not None and needed > free:
+        raise ValueError(
+            f"would take {needed:,} bytes as float64, and {free:,} are free; give fewer points, or keep them in a zarr "
+            "store, which is read block by block"
+        )
+
+
+def free_memory() -> int | None:
+    """Bytes that can be taken without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def _read_array(file: IO[bytes], size: int) -> Array:

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress.exceptions import ModelFileError
 from knnpress.files import replacing
+from knnpress.parallel import row_blocks
 from knnpress.typing import Array
 
 __all__ = ["load", "save"]
@@ -35,6 +36,8 @@ _HOMES = ("knnpress", "knnpress.geometries", "knnpress.compression", "knnpress.d
 _NOT_KEPT = ("callback", "checkpoint", "memory")  # they belong to one run on one machine
 _NUMBERS = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
 _NUMBERS |= {"float16", "float32", "float64"}
+_VALUE_BYTES = 120  # that a value of JSON takes, with what is made of it
+_ROOM, _TIMES = 2**25, 3  # bytes that values of JSON may take in any case, and by the size of the file
 _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 _LONG = 16  # floats from which a list is better kept as a tensor
 
@@ -94,6 +97,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             header = file.metadata() or {}
             if _FORMAT not in header:
                 raise ValueError("another program wrote it")
+            _check_room(header[_FORMAT], path.stat().st_size)
             about = json.loads(header[_FORMAT], parse_constant=_no_constant)
             if about["version"] > _VERSION:
                 raise ModelFileError(
@@ -112,6 +116,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     except Exception as error:  # whatever fails in here, it is the file that made it fail
         what = str(error) if isinstance(error, (ValueError, SafetensorError)) else f"{type(error).__name__}: {error}"
         raise ModelFileError(f"{path} is not a sound model: {what}; take a fresh copy, or save it again") from error
+
+
+def _check_room(text: str, size: int) -> None:
+    """Refuse JSON whose values would take far more room than the file, before they do."""
+    values = sum(map(text.count, ",[{"))
+    if _VALUE_BYTES * values > max(_ROOM, _TIMES * size):
+        raise ValueError(f"its header holds {values:,} values, which is more than a file of {size:,} bytes should")
 
 
 def _as_json(about: dict[str, Any]) -> str:
@@ -259,7 +270,7 @@ class _Reader:
         if kind == "float":
             return float(code["float"])
         if kind == "floats":
-            return self.tensor(code["floats"]).tolist()
+            return self.tensor(code["floats"], np.float64).tolist()
         if kind == "tuple":
             return tuple(self.value(code["tuple"]))
         if kind == "dict":
@@ -292,21 +303,22 @@ class _Reader:
             flat = np.empty(len(code["objects"]), dtype=object)
             flat[:] = self.value(code["objects"])
             return flat.reshape(code["shape"])
-        array = self.tensor(code["array"])
+        packed = np.uint32 if code.get("text") else np.float64 if code.get("symmetric") else None
+        array = self.tensor(code["array"], packed)
         if code.get("text"):
             if array.max(initial=0) > 0x10FFFF:
                 raise ValueError("its text is not Unicode")
-            array = array.astype(np.uint32).reshape(-1).view(f"U{array.shape[-1]}").reshape(array.shape[:-1])
+            array = array.reshape(-1).view(f"U{array.shape[-1]}").reshape(array.shape[:-1])
         if code.get("symmetric"):
             array = _from_triangle(array)
         return np.asfortranarray(array) if code.get("order") == "F" else array
 
-    def tensor(self, name: str) -> Array:
+    def tensor(self, name: str, dtype: Any = None) -> Array:
         if name not in self.unread:  # nor twice: a small file must not grow into a large model
             raise ValueError(f"its tensor {name!r} is missing")
         self.unread.remove(name)
-        array = np.array(self.file.get_tensor(name))
-        if array.dtype.name not in _NUMBERS:
+        array = np.require(self.file.get_tensor(name), requirements=["A", "W"])
+        if array.dtype.name not in _NUMBERS or (dtype is not None and array.dtype != dtype):  # others would grow
             raise ValueError(f"its tensor {name!r} has dtype {array.dtype}")
         return array
 
@@ -318,8 +330,9 @@ def _from_triangle(array: Array) -> Array:
     if d * (d + 1) // 2 != length:
         raise ValueError(f"{length} numbers make no triangle")
     full = np.empty((*array.shape[:-1], d, d), dtype=array.dtype)
-    rows, columns = np.tril_indices(d)
-    full[..., rows, columns] = full[..., columns, rows] = array
+    for row in range(d):  # indices of a whole triangle would take more room than it
+        part = array[..., row * (row + 1) // 2 : (row + 1) * (row + 2) // 2]
+        full[..., row, : row + 1] = full[..., : row + 1, row] = part
     return full
 
 
@@ -339,8 +352,12 @@ def _check(model: Any) -> None:
     points, labels, classes = model.prototypes_, model.prototype_labels_, model.classes_
     if not all(isinstance(array, np.ndarray) for array in (points, labels, classes)):
         raise ValueError("prototypes_, prototype_labels_ and classes_ must be arrays")
-    checked = model._geometry().check(points, "prototypes_", n_jobs=1)
-    if points.dtype != np.float64 or not np.allclose(checked, points, rtol=1e-6, atol=0.0):
+    learned = points.dtype == np.float64
+    checked = model._geometry().check(points, "prototypes_", n_jobs=1) if learned else points
+    if checked is not points:
+        blocks = row_blocks(len(points), points.nbytes // max(1, len(points)))
+        learned &= all(np.allclose(checked[rows], points[rows], rtol=1e-6, atol=0.0) for rows in blocks)
+    if not learned:
         raise ValueError("prototypes_ are not as learned: of float64, and histograms scaled to sum to one")
     if not np.array_equal(np.unique(classes), classes):
         raise ValueError("classes_ must be sorted and different")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -20,14 +22,14 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
-    0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 130: Ctrl-C.
+    0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 130: Ctrl-C. 143: SIGTERM.
     """
     open_streams()
     args = _parser().parse_args(argv)
     status: int | None = 0
     args.shown = getattr(args, "verbose", False) or sys.stderr.isatty()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _termination_as_interrupt():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: notice(str(message))
@@ -42,8 +44,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         notice("stopped" if stopped else _sentence(error))
         if isinstance(error, OSError):  # a full disk behind the output would speak up again at the end
             drop_output()
-        return 130 if stopped else 2
+        return 143 if isinstance(error, _Terminated) else 130 if stopped else 2
     return status or 0
+
+
+class _Terminated(KeyboardInterrupt):
+    """What a SIGTERM becomes."""
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Let a SIGTERM end the block as Ctrl-C does: half-written files are removed on the way."""
+
+    def stop(*_: object) -> None:
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread, where signals are not for us to take
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _sentence(error: BaseException) -> str:

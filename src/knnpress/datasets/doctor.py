@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import as_float_array
 from knnpress.geometries.histogram import check_histograms
 from knnpress.geometries.spd import check_spd
+from knnpress.parallel import row_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["Finding", "Patient", "admit", "examine", "mend"]
@@ -145,7 +147,7 @@ def mend(patient: Patient, findings: list[Finding], shrinkage: float | None = No
     kept = _without(patient, findings)
     X, cost = kept.X.copy(), kept.ground_cost
     if kept.kind == "matrices" and len(X):
-        X = 0.5 * X + 0.5 * X.transpose(0, 2, 1) if "symmetrise" in remedies else X
+        X = _symmetrised(X) if "symmetrise" in remedies else X
         share = shrinkage if shrinkage is not None else suggested_shrinkage(X) if "shrink" in remedies else 0.0
         X = shrink(X, share) if share else X
     if kept.kind == "histograms" and "clip" in remedies:
@@ -177,6 +179,10 @@ def _correlation_eigenvalues(X: Array) -> Array:
 
     A feature without variance counts as one of eigenvalue zero, unless it varies with others: then as -1.
     """
+    return np.concatenate([_block_eigenvalues(X[rows]) for rows in _blocks(X)])
+
+
+def _block_eigenvalues(X: Array) -> Array:
     variance = np.diagonal(X, axis1=1, axis2=2)
     root = np.sqrt(np.where(variance > 0, variance, 1.0))
     with np.errstate(over="ignore"):
@@ -191,6 +197,8 @@ def _without(patient: Patient, findings: list[Finding]) -> Patient:
     """The points that no finding wants dropped."""
     dropped = [finding.rows for finding in findings if finding.remedy == "drop" and finding.harm == "problem"]
     keep = ~np.isin(patient.row, np.concatenate([np.empty(0, dtype=np.intp), *dropped]))
+    if keep.all():
+        return patient
     y = None if patient.y is None else patient.y[keep]
     return replace(patient, X=patient.X[keep], y=y, row=patient.row[keep])
 
@@ -210,9 +218,8 @@ def _not_finite(patient: Patient) -> list[Finding]:
 def _examine_matrices(patient: Patient) -> list[Finding]:
     X, row = patient.X, patient.row
     findings = []
-    size = np.abs(X).max(axis=(1, 2))
-    with np.errstate(over="ignore"):
-        gap = np.abs(X / 2 - X.transpose(0, 2, 1) / 2).max(axis=(1, 2)) / np.maximum(size / 2, _TINY)
+    size = _sizes(X)
+    gap = np.concatenate([_asymmetry(X[rows]) for rows in _blocks(X)]) / np.maximum(size / 2, _TINY)
     if (gap > _SYMMETRY).any():
         worst = int(gap.argmax())
         found = f"asymmetry {gap[worst]:.1e} of its largest entry at X[{row[worst]}]"
@@ -220,11 +227,35 @@ def _examine_matrices(patient: Patient) -> list[Finding]:
             "; so large a gap is no rounding: see how the matrices were made" if gap[worst] > 1e-3 else ""
         )
         findings.append(Finding("not symmetric", found, cure, row[gap > _SYMMETRY], remedy="symmetrise"))
-    S = 0.5 * X + 0.5 * X.transpose(0, 2, 1)
+    S = _symmetrised(X) if gap.any() else X
     empty = size == 0
     if empty.any():
         findings.append(Finding("all zero", f"X[{row[empty][0]}]", "remove them", row[empty], remedy="drop"))
-    return findings + _examine_definiteness(S[~empty], row[~empty])
+        S, row = S[~empty], row[~empty]
+    return findings + _examine_definiteness(S, row)
+
+
+def _blocks(X: Array) -> list[slice]:
+    return row_blocks(len(X), 8 * X[0].size)
+
+
+def _sizes(X: Array) -> Array:
+    """The largest entry of each point, whatever its sign, (n,)."""
+    inner = tuple(range(1, X.ndim))
+    return np.maximum(X.max(axis=inner), -X.min(axis=inner))
+
+
+def _asymmetry(X: Array) -> Array:
+    """Half the largest difference of each matrix from its transpose, (n,)."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.abs(X / 2 - X.transpose(0, 2, 1) / 2).max(axis=(1, 2)))
+
+
+def _symmetrised(X: Array) -> Array:
+    S = np.empty_like(X)
+    for rows in _blocks(X):
+        S[rows] = 0.5 * X[rows] + 0.5 * X[rows].transpose(0, 2, 1)
+    return S
 
 
 def _examine_definiteness(S: Array, row: Indices) -> list[Finding]:
@@ -301,13 +332,14 @@ def _examine_histograms(patient: Patient) -> list[Finding]:
     if empty.any():
         cure = "remove them, or add a small constant to every bin"
         findings.append(Finding("empty histograms", f"X[{row[empty][0]}]", cure, row[empty], remedy="drop"))
-    sound = X[~(negative | empty)]
+    sound = X[~(negative | empty)] if (negative | empty).any() else X
     if len(sound):
         totals = sound.sum(axis=1)
         if not np.allclose(totals, 1.0, atol=1e-8):
             found = f"sums from {totals.min():.4g} to {totals.max():.4g}"
             findings.append(Finding("not of sum one", found, "nothing: knnpress scales them itself", harm="note"))
-        check_histograms(sound)
+        for rows in _blocks(sound):
+            check_histograms(sound[rows])
         unused = np.flatnonzero((sound == 0).all(axis=0))
         if len(unused):
             found = f"bins {_listed(unused)}"
@@ -318,7 +350,9 @@ def _examine_histograms(patient: Patient) -> list[Finding]:
 def _examine_vectors(patient: Patient) -> list[Finding]:
     findings = []
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = patient.X.std(axis=0)
+        mean = patient.X.mean(axis=0)
+        squares = [((patient.X[rows] - mean) ** 2).sum(axis=0) for rows in _blocks(patient.X)]
+        spread = np.sqrt(np.sum(squares, axis=0) / len(patient.X))
     constant = np.flatnonzero(spread == 0)
     if len(constant) and len(patient.X) > 1:
         cure = "leave them out: they tell nothing apart"
@@ -336,7 +370,7 @@ def _examine_vectors(patient: Patient) -> list[Finding]:
 
 
 def _examine_scale(patient: Patient) -> list[Finding]:
-    size = np.abs(patient.X).max(axis=tuple(range(1, patient.X.ndim)))
+    size = _sizes(patient.X)
     with np.errstate(invalid="ignore"):
         far = (size > _FAR[1]) | ((size < _FAR[0]) & (size > 0))
     if not far.any() or patient.kind == "histograms":
@@ -425,15 +459,16 @@ def _missing(y: Labels) -> Labels:
 
 def _examine_copies(patient: Patient) -> list[Finding]:
     """Equal points: of one class a note, of several a contradiction."""
-    flat = np.ascontiguousarray(patient.X.reshape(len(patient.X), -1) + 0.0)  # -0.0 and 0.0 are equal
-    _, group = np.unique(flat.view(f"V{flat.itemsize * flat.shape[1]}").ravel(), return_inverse=True)
+    n = len(patient.X)
+    codes = np.concatenate([_hashes(patient.X[rows]) for rows in _blocks(patient.X)])
+    _, group = np.unique(codes, return_inverse=True)
     copies = np.bincount(group)[group] > 1
     if not copies.any():
         return []
-    findings, torn = [], np.zeros(len(flat), dtype=bool)
+    findings, torn = [], np.zeros(n, dtype=bool)
     if patient.y is not None:
         _, codes = np.unique(patient.y, return_inverse=True)
-        least = np.full(group.max() + 1, len(flat))
+        least = np.full(group.max() + 1, n)
         most = np.full(group.max() + 1, -1)
         np.minimum.at(least, group, codes)
         np.maximum.at(most, group, codes)
@@ -451,6 +486,12 @@ def _examine_copies(patient: Patient) -> list[Finding]:
         cure = "keep one of each, lest copies stand in training and test parts"
         findings.append(Finding("copies", found, cure, patient.row[plain], "note"))
     return findings
+
+
+def _hashes(X: Array) -> Array:
+    """A code of each point that is the same for equal ones alone, (n,)."""
+    codes = [hashlib.blake2b(row.data, digest_size=16).digest() for row in X + 0.0]  # -0.0 and 0.0 are equal
+    return np.frombuffer(b"".join(codes), dtype="V16")
 
 
 def _listed(items: Any, most: int = 8) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from knnpress.datasets.dataset import Dataset, encode
 from knnpress.datasets.matlab import read_mat
 from knnpress.datasets.stored import is_zarr, read_zarr
-from knnpress.files import read_npy, read_npz
+from knnpress.files import check_room, read_npy, read_npz
 from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array
 
@@ -175,6 +175,10 @@ def _unpack(value: Any) -> Array:
 
 
 def _numbers(array: Any, path: Path, name: str) -> Array:
+    try:
+        check_room(np.asarray(array))
+    except ValueError as error:
+        raise ValueError(f"{path}: {name} {error}") from error
     try:
         return as_float_array(array, name)
     except TypeError as error:  # records, sparse matrices: the file is to blame
