@@ -334,9 +334,9 @@ def objective_at(
     return function, np.zeros_like(theta)
 
 
-def given(**more: object) -> dict[str, object]:
+def given(geometry: SmoothGeometry, **more: object) -> dict[str, object]:
     """All settings of a learned model: nothing is left to choose, and a fit is one descent."""
-    start = StochasticCompression(init=ClassCentroids(quotas="need"))
+    start = StochasticCompression(init=ClassCentroids(geometry.start_geometry, quotas="need"))
     plain = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest", "compressor": start}
     return {**plain, "random_state": 0, "n_jobs": THREADS, **more}
 
@@ -346,36 +346,47 @@ def learning(report: Report) -> None:
     X, y = spd_classes(np.random.default_rng(4), 1640, 19, 8)
     autograd(report, X, y)
     digits, histograms = datasets.load_digits_covariances(), datasets.load_digits_histograms()
-    cost = {"ground_cost": histograms.ground_cost}
-    for what, kind, settings, m, points, labels, goal in [
-        ("SCC, n = 1640, d = 19, m = 33", SCC, {"metric": "jbld"}, 33, X, y, 4),
-        ("SCC, n = 1640, d = 19, m = 262", SCC, {"metric": "jbld"}, 262, X, y, 25),
-        ("SCC, digits, n = 898, d = 11, m = 18", SCC, {"metric": "jbld"}, 18, digits.X[::2], digits.y[::2], None),
-        ("SHC, digits, n = 720, d = 64, m = 20", SHC, cost, 20, histograms.X[:720], histograms.y[:720], 10),
-        ("SHC, digits, n = 720, d = 64, m = 115", SHC, cost, 115, histograms.X[:720], histograms.y[:720], 60),
-    ]:
-        plain = kind(**given(**settings, n_prototypes=m))
-        if kind is SHC:
-            plain.set_params(metric="sinkhorn")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            alone = seconds(lambda: plain.fit(points, labels), repeats=1, at_least=0)
-            geometry = plain.geometry_
-            loss = SoftNeighborLoss(plain.gamma_, 0.2, plain.smoothing_, len(plain.classes_))
-            Z, kinds = plain.prototypes_, plain.prototype_labels_
-            function, u = objective_at(geometry, geometry.check(points), labels, Z, kinds, loss)
-            moves = [u, u + 1e-3 * np.random.default_rng(0).normal(size=u.shape)]
-            # back and forth, so that warm distances are as far from what is asked for as in a descent
-            once = seconds(lambda: [function(u) for u in moves], repeats=3) / len(moves)
-            report.row(f"{what}: one descent, {plain.n_iter_} iterations, all settings given", alone, goal, " s", True)
-            report.row(f"{what}: that, in evaluations of loss and gradient ({once * 1e3:.1f} ms)", alone / once, None)
-            if m in (262, 115):
-                continue
-            usual = kind(n_prototypes=m, random_state=0, n_jobs=THREADS, **(cost if kind is SHC else {}))
-            whole = seconds(lambda: usual.fit(points, labels), repeats=1, at_least=0)
-        tried = f"{len(usual.selection_)} settings tried, {usual.metric_}"
-        report.row(f"{what}: a default fit, {tried}", whole, None, " s")
-        report.row(f"{what}: that, in evaluations of loss and gradient", whole / once, None)
+    few, labels = histograms.X[:720], histograms.y[:720]
+    matrices, cost = given(JBLD(), metric="jbld"), {"ground_cost": histograms.ground_cost}
+    bins = given(Sinkhorn(histograms.ground_cost), metric="sinkhorn", **cost)
+    what = "SCC, n = 1640, d = 19, m = "
+    once = one_descent(report, f"{what}33", SCC(33, **matrices), X, y, 4)
+    default_fit(report, f"{what}33", SCC(33, n_jobs=THREADS), X, y, once)
+    one_descent(report, f"{what}262", SCC(262, **matrices), X, y, 25)
+    what = "SCC, digits, n = 898, d = 11, m = 18"
+    once = one_descent(report, what, SCC(18, **matrices), digits.X[::2], digits.y[::2], None)
+    default_fit(report, what, SCC(18, n_jobs=THREADS), digits.X[::2], digits.y[::2], once)
+    what = "SHC, digits, n = 720, d = 64, m = "
+    once = one_descent(report, f"{what}20", SHC(n_prototypes=20, **bins), few, labels, 10)
+    default_fit(report, f"{what}20", SHC(n_prototypes=20, **cost, n_jobs=THREADS), few, labels, once)
+    one_descent(report, f"{what}115", SHC(n_prototypes=115, **bins), few, labels, 60)
+
+
+def one_descent(report: Report, what: str, model: SCC | SHC, X: np.ndarray, y: np.ndarray, goal: float | None) -> float:
+    """Time a fit whose settings are all given, and return the seconds of one evaluation of loss and gradient."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        took = seconds(lambda: model.fit(X, y), repeats=1, at_least=0)
+    assert not model.selection_
+    loss = SoftNeighborLoss(model.gamma_, 0.2, model.smoothing_, len(model.classes_))
+    points = model.geometry_.check(X)
+    function, u = objective_at(model.geometry_, points, y, model.prototypes_, model.prototype_labels_, loss)
+    # back and forth, so that warm distances are as far from what is asked for as in a descent
+    moves = [u, u + 1e-3 * np.random.default_rng(0).normal(size=u.shape)]
+    once = seconds(lambda: [function(u) for u in moves], repeats=3) / len(moves)
+    report.row(f"{what}: one descent, {model.n_iter_} iterations, all settings given", took, goal, " s", True)
+    report.row(f"{what}: that, in evaluations of loss and gradient ({once * 1e3:.1f} ms)", took / once, None)
+    return once
+
+
+def default_fit(report: Report, what: str, model: SCC | SHC, X: np.ndarray, y: np.ndarray, once: float) -> None:
+    """Time a fit as it comes, the choice of its settings included."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        took = seconds(lambda: model.fit(X, y), repeats=1, at_least=0)
+    tried = f"{len(model.selection_)} settings tried, {model.metric_} chosen"
+    report.row(f"{what}: a default fit, {tried}", took, None, " s")
+    report.row(f"{what}: that, in evaluations of loss and gradient", took / once, None)
 
 
 def autograd(report: Report, X: np.ndarray, y: np.ndarray) -> None:
@@ -444,7 +455,7 @@ def all_pairs() -> Iterator[None]:
 def last_half(X: np.ndarray, y: np.ndarray, m: int) -> tuple[float, SCC]:
     """Seconds of the later ten of twenty iterations, and what was learned."""
     times: list[float] = []
-    model = SCC(m, **given(metric="jbld", max_iter=20))
+    model = SCC(m, **given(JBLD(), metric="jbld", max_iter=20))
     model.set_params(callback=lambda *_: times.append(time.perf_counter()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """Points that stay where they are: learning from a zarr store, here and on the workers of a Dask cluster.
 
-The store is read block by block, and the workers hold a share of it each. Blocks are added in the same order wherever
-they are, so all three ways end with the same prototypes. Needs the extra ``dask``.
+The workers hold a share of the store each, and send gradients, not points. Blocks are added in the same order wherever
+they are, so the number of workers does not matter. Needs the extra ``dask``.
 """
 
 from tempfile import TemporaryDirectory
@@ -21,17 +21,20 @@ with TemporaryDirectory() as folder:
     data = kp.datasets.make_wishart_classes(N, D, n_classes=4, out=X)  # written block by block
     y = data.y
 
-    scc = kp.SCC(n_prototypes=12, gamma="scale", max_iter=15, random_state=0)
-    here = scc.fit(X[:], y).prototypes_.copy()
+    here = kp.SCC(n_prototypes=12).fit(X, y)  # a large store would be read block by block
+    here_error = 1 - here.score(X[:], y)
 
-    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0"):
-        lazy = da.from_zarr(f"{folder}/data.zarr", component="X")
-        there = scc.fit(lazy, y).prototypes_  # on the workers; they send gradients, not points
-        labels = scc.predict(lazy)  # lazy: nothing is computed yet
-        assert isinstance(labels, da.Array)
-        error = float(np.mean(labels.compute() != y))
+    prototypes, lazy = [], da.from_zarr(f"{folder}/data.zarr", component="X")
+    for n_workers in (1, 2):
+        with Client(processes=False, n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"):
+            there = kp.SCC(n_prototypes=12).fit(lazy, y)
+            prototypes.append(there.prototypes_)
+            labels = there.predict(lazy)  # lazy: nothing is computed yet
+            assert isinstance(labels, da.Array)
+            error = float(np.mean(labels.compute() != y))
 
-print(f"{N} matrices of {D} x {D}, {len(there)} prototypes, {error:.1%} training errors")
-print(f"largest difference between the prototypes of this process and of the cluster: {np.abs(here - there).max():.1e}")
-assert np.allclose(here, there, rtol=0, atol=1e-9)
-assert error < 0.05
+difference = np.abs(prototypes[0] - prototypes[1]).max()
+print(f"{N} matrices of {D} x {D}, 12 prototypes, training errors: {here_error:.1%} here, {error:.1%} on the workers")
+print(f"largest difference between the prototypes of one worker and of two: {difference:.1e}")
+assert difference < 1e-9
+assert max(error, here_error) < 0.05

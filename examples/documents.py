@@ -50,7 +50,7 @@ X, X_test = (counts(d, clusters.labels_, 40) for d in (documents, others))
 
 by_word = kp.PrototypeClassifier("sqeuclidean").fit(plain, y).score(plain_test, y)
 by_meaning = kp.PrototypeClassifier(kp.geometries.Sinkhorn(ground_cost)).fit(X, y).score(X_test, y)
-shc = kp.SHC(ground_cost, n_prototypes=6, gamma="scale", max_iter=30, random_state=0).fit(X, y)
+shc = kp.SHC(ground_cost, n_prototypes=6).fit(X, y)
 learned = shc.score(X_test, y)
 
 print(f"nearest neighbour by words        {by_word:6.1%} right")
@@ -61,6 +61,7 @@ assert by_meaning > 0.9
 assert learned > 0.9
 
 # A prototype is a histogram, so it can be read: the bins that a topic has most of, in multiples of the average.
-for k in range(0, 6, 2):
+for topic in TOPICS:
+    k = list(shc.prototype_labels_).index(topic)
     top = np.argsort(shc.prototypes_[k] / X.mean(axis=0))[::-1][:3]
-    print(f"{shc.prototype_labels_[k]:8} stands out by the clusters {top.tolist()}")
+    print(f"{topic:8} stands out by the clusters {top.tolist()}")

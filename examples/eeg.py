@@ -31,7 +31,7 @@ names = np.repeat(list(CLASSES), 60)
 trials = np.stack([simulate(CLASSES[name]) for name in names])  # (180, 8, 250)
 
 mean = make_pipeline(Covariances("oas"), MDM())  # pyRiemann: one mean a class
-learned = make_pipeline(Covariances("oas"), kp.SCC(n_prototypes=6, gamma="scale", max_iter=30, random_state=0))
+learned = make_pipeline(Covariances("oas"), kp.SCC(n_prototypes=6))
 own = kp.DescriptorClassifier(kp.descriptors.SignalCovariance("oas"), kp.PrototypeClassifier("jbld", n_neighbors=5))
 
 scores = {}

@@ -18,7 +18,7 @@ noisy = np.where(wrong, (y + rng.integers(1, 10, len(y))) % 10, y)
 
 full = kp.PrototypeClassifier("jbld").fit(X, noisy)
 voted = kp.PrototypeClassifier("jbld", n_neighbors=7).fit(X, noisy)
-learned = kp.SCC(n_prototypes=20, gamma="scale", max_iter=40, random_state=0).fit(X, noisy)
+learned = kp.SCC(n_prototypes=20).fit(X, noisy)
 
 full_error, voted_error, error = (1 - clf.score(X_test, y_test) for clf in (full, voted, learned))
 print(f"{wrong.mean():.0%} of {len(y)} labels are wrong. Test errors:")

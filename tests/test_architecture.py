@@ -26,15 +26,15 @@ OPTIONAL = {
 #: Each part may import itself and those before it; `__init__` may import all.
 ORDER = [
     *("_core", "typing", "exceptions", "files", "progress", "parallel", "rows", "cluster", "geometries", "neighbors"),
-    *("compression", "model_file", "estimators", "descriptors", "datasets", "experiments", "report", "cli"),
+    *("learning", "compression", "model_file", "estimators", "descriptors", "datasets", "experiments", "report", "cli"),
     "__main__",
 ]
 #: What the order would allow but the flow of the data does not.
 NEVER = {
     "parallel": set(ORDER) - {"parallel", "_core"},  # the core is told when a task is cancelled
-    "descriptors": {"neighbors", "compression", "estimators"},
-    "datasets": {"neighbors", "compression", "estimators", "model_file"},
-    "report": {"parallel", "_core", "geometries", "neighbors", "compression", "estimators", "descriptors"},
+    "descriptors": {"neighbors", "learning", "compression", "estimators"},
+    "datasets": {"neighbors", "learning", "compression", "estimators", "model_file"},
+    "report": {"parallel", "_core", "geometries", "neighbors", "learning", "compression", "estimators", "descriptors"},
 }
 THREADS = {"ThreadPoolExecutor", "threading", "Thread", "joblib", "threadpoolctl", "multiprocessing", "concurrent"}
 

@@ -144,10 +144,10 @@ except OSError as error:
 def test_a_disk_that_fills_during_checkpoints_does_not_end_the_fit(tmp_path):
     code = f"""{LIMITED}
 import warnings, numpy as np, knnpress as kp
-from knnpress.compression import checkpoint
+from knnpress.learning import checkpoint
 checkpoint._SECONDS = checkpoint._PAUSE = 0.0
 data = kp.datasets.load_digits_covariances()
-settings = {{"gamma": 5.0, "early_stopping": False, "max_iter": 5, "random_state": 0}}
+settings = {{"gamma": 5.0, "prior": 1.0, "metric": "jbld", "max_iter": 5, "random_state": 0}}
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     model = kp.SCC(20, checkpoint=sys.argv[2], **settings).fit(data.X[:200], data.y[:200])

@@ -30,19 +30,20 @@ from knnpress.geometries import EMD, JBLD, LogEuclidean, Sinkhorn, SquaredEuclid
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # three iterations are few
 
-QUICK = {"n_prototypes": 6, "gamma": 2.0, "max_iter": 3, "random_state": 0}
+FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02}
+QUICK = {"n_prototypes": 6, "max_iter": 3, "random_state": 0, **FIXED}
 MODELS = {
     "scc": (kp.SCC(**QUICK), "jbld"),
-    "scc-logeuclid": (kp.SCC(**QUICK, metric="logeuclid", init=ClassCentroids(JBLD(), max_iter=2)), "jbld"),
+    "scc-logeuclid": (kp.SCC(**QUICK, metric="logeuclid", compressor=StochasticCompression(init=ClassCentroids(JBLD(), max_iter=2))), "jbld"),
     "shc": (kp.SHC(GROUND_COST, **QUICK), "sinkhorn-divergence"),
-    "shc-list": (kp.SHC(GROUND_COST.tolist(), 0.3, value="dual", **QUICK), "sinkhorn-dual"),
-    "snc": (kp.SNC(**QUICK, vote="soft", n_jobs=1, init=Subsample()), "sqeuclidean"),
+    "shc-list": (kp.SHC(GROUND_COST.tolist(), reg=0.3, value="dual", **QUICK), "sinkhorn-dual"),
+    "snc": (kp.SNC(**QUICK, vote="soft", n_jobs=1, compressor=StochasticCompression(init=Subsample())), "sqeuclidean"),
     "full": (kp.PrototypeClassifier("jbld"), "jbld"),
     "full-emd": (kp.PrototypeClassifier(EMD(GROUND_COST), Subsample(), n_prototypes=6, n_neighbors=3), "emd"),
     "nested": (
         kp.PrototypeClassifier(
             Sinkhorn(GROUND_COST, reg=np.float64(0.25), value="dual"),
-            StochasticCompression(1.0, init=ClassCentroids(SquaredEuclidean()), max_iter=2),
+            StochasticCompression(gamma=1.0, init=ClassCentroids(SquaredEuclidean()), max_iter=2),
             n_prototypes=6,
         ),
         "sinkhorn-dual",
@@ -265,14 +266,14 @@ class Reckless(kp.SNC):
             r"Pipeline\.scale: a StandardScaler is not part",
         ),
         (lambda m: Pipeline([("mine", Foreign()), ("snc", m)]), r"Pipeline\.mine: a Foreign is not part"),
-        (lambda m: m.set_params(init=Foreign()), r"SNC\.init: a Foreign is not part"),
-        (lambda m: m.set_params(init=lambda X: X), r"SNC\.init: a function is not part of knnpress; .*Replace it"),
-        (lambda m: m.set_params(init=KeepAll), r"SNC\.init: a .* is not part of knnpress"),
-        (lambda m: m.set_params(init=Path()), r"SNC\.init: a PosixPath is not part"),
-        (lambda m: m.set_params(tol={"a": [1, 1j]}), r"SNC\.tol\['a'\]\[1\]: a complex is not part"),
-        (lambda m: m.set_params(tol=np.array([1j])), r"SNC\.tol: an array of dtype complex128"),
-        (lambda m: m.set_params(tol=np.array([[1], None], dtype=object)), r"SNC\.tol: an array of objects"),
-        (lambda m: m.set_params(tol=np.ma.array([1.0, 2.0], mask=[0, 1])), r"SNC\.tol: a MaskedArray"),
+        (lambda m: m.set_params(compressor=Foreign()), r"SNC\.compressor: a Foreign is not part"),
+        (lambda m: m.set_params(compressor__init=lambda X: X), r"SNC\.compressor\.init: a function is not part of knnpress; .*Replace it"),
+        (lambda m: m.set_params(compressor__init=KeepAll), r"SNC\.compressor\.init: a .* is not part of knnpress"),
+        (lambda m: m.set_params(checkpoint=Path()), r"SNC\.checkpoint: a PosixPath is not part"),
+        (lambda m: m.set_params(prior={"a": [1, 1j]}), r"SNC\.prior\['a'\]\[1\]: a complex is not part"),
+        (lambda m: m.set_params(prior=np.array([1j])), r"SNC\.prior: an array of dtype complex128"),
+        (lambda m: m.set_params(prior=np.array([[1], None], dtype=object)), r"SNC\.prior: an array of objects"),
+        (lambda m: m.set_params(prior=np.ma.array([1.0, 2.0], mask=[0, 1])), r"SNC\.prior: a MaskedArray"),
         (lambda m: StandardScaler().fit(np.eye(2)), "cannot save a StandardScaler; give a classifier"),
         (lambda m: JBLD(), "cannot save a JBLD; give a classifier"),
         (lambda m: "model", "cannot save a str; give a classifier"),
@@ -285,7 +286,7 @@ def test_what_is_not_of_knnpress_is_refused_by_name(make, message, path):
     model = make(clone(MODELS["snc"][0]))
     if isinstance(model, (kp.SNC, Pipeline)):
         X, y = labelled("sqeuclidean", 30)
-        kept, params = model.get_params(deep=False), {"tol": 1e-3, "init": None}
+        kept, params = model.get_params(deep=False), {"prior": 1.0, "compressor": None, "checkpoint": None}
         (model.set_params(**params) if isinstance(model, kp.SNC) else model).fit(X, y).set_params(**kept)
     with pytest.raises(TypeError, match=message):
         kp.save(model, path)
@@ -296,8 +297,8 @@ def test_an_unfitted_model_and_a_value_within_itself_are_refused(path):
     with pytest.raises(NotFittedError, match="not fitted"):
         kp.save(kp.SCC(), path)
     model, _ = fitted("snc")
-    model.tol = []
-    model.tol.append(model.tol)
+    model.prior = []
+    model.prior.append(model.prior)
     with pytest.raises(TypeError, match="contains itself"):
         kp.save(model, path)
 

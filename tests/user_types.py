@@ -25,7 +25,7 @@ def learn(X: Floats, y: NDArray[np.str_]) -> Floats:
 def measure(X: Floats, cost: Floats) -> tuple[Floats, Floats]:
     """Distances and centroids of any geometry."""
     geometries: list[Geometry] = [JBLD(), Sinkhorn(cost, reg="auto", value="dual")]
-    smooth: SmoothGeometry = JBLD(whiten=False)
+    smooth: SmoothGeometry = JBLD()
     assert_type(smooth.exact_gradient, bool)
     return geometries[0].pairwise(X), geometries[1].centroid(X)
 

@@ -133,14 +133,32 @@ def test_quotas_are_proportional_with_at_least_one_and_at_most_all_of_a_class():
 
 def test_quotas_are_raised_by_errors_and_a_little_by_size_as_far_as_there_are_rows():
     y = np.repeat([0, 1, 2], [10, 10, 3])
-    ones = class_quotas(y, 3)
-    raised = raise_quotas(ones, np.array([0.0, 9.0, 0.0]), 6)
+    ones, even = class_quotas(y, 3), np.ones(23)
+    raised = raise_quotas(ones, np.array([0.0, 9.0, 0.0]), 6, even)
     assert [q for _, q in raised] == [1, 7, 1]
-    assert [q for _, q in raise_quotas(ones, np.array([0.0, 2.0, 0.0]), 6)] == [2, 6, 1]  # the errors weigh less
+    assert [q for _, q in raise_quotas(ones, np.array([0.0, 2.0, 0.0]), 6, even)] == [2, 6, 1]  # the errors weigh less
     assert all((y[rows] == label).all() for label, (rows, _) in enumerate(raised))
-    assert [q for _, q in raise_quotas(ones, np.zeros(3), 5)] == [3, 3, 2]  # none errs: by size
-    assert [q for _, q in raise_quotas(ones, np.array([0.0, 0.0, 99.0]), 4)] == [2, 2, 3]  # there are but three
-    assert [q for _, q in raise_quotas(ones, np.zeros(3), 20)] == [10, 10, 3]
+    assert [q for _, q in raise_quotas(ones, np.zeros(3), 5, even)] == [3, 3, 2]  # none errs: by size
+    assert [q for _, q in raise_quotas(ones, np.array([0.0, 0.0, 99.0]), 4, even)] == [2, 2, 3]  # there are but three
+    assert [q for _, q in raise_quotas(ones, np.zeros(3), 20, even)] == [10, 10, 3]
+    assert [q for _, q in raise_quotas(ones, np.zeros(3), 5, np.where(y == 0, 9.0, 1.0))] == [6, 2, 1]  # by weight
+
+
+def test_a_class_is_as_large_as_it_weighs():
+    y = np.repeat([0, 1], [10, 10])
+    assert [q for _, q in class_quotas(y, 8, np.where(y == 0, 3.0, 1.0))] == [6, 2]
+    assert [q for _, q in class_quotas(y, 8, np.ones(20))] == [q for _, q in class_quotas(y, 8)] == [4, 4]
+
+
+def test_no_start_depends_on_a_draw(rng):
+    X, y = labelled("sqeuclidean", 90)
+    one, other = (
+        ClassCentroids(quotas="need").compress(
+            X, y, geometry=SquaredEuclidean(), n_prototypes=9, random_state=np.random.default_rng(seed)
+        )
+        for seed in (0, 1)
+    )
+    assert_allclose(one.points, other.points)
 
 
 def test_classes_that_err_get_more_centroids_by_need(rng):
@@ -226,7 +244,7 @@ def test_several_centroids_find_the_clusters_of_a_class(rng):
 
 
 def test_a_centroid_that_lost_its_points_starts_again_at_the_worst_served_one(monkeypatch):
-    monkeypatch.setattr(centroids_module, "spread", lambda X, k, *_: np.zeros(k, dtype=int))  # all alike: two lose all
+    monkeypatch.setattr(centroids_module, "_seeds", lambda X, weight, k, *_: [0] * k)  # all alike: two lose all
     X = np.array([[0.0], [1.0], [10.0], [30.0], [-25.0]])
     found = ClassCentroids(max_iter=1).compress(X, np.zeros(5, dtype=int), geometry=SquaredEuclidean(), n_prototypes=3)
     assert_allclose(found.points[:, 0], [X.mean(), 30.0, -25.0])

@@ -41,7 +41,7 @@ def test_learning_lowers_the_loss_and_is_repeatable_for_any_number_of_threads(na
     X, y = labelled(name, 60)
     geometry = GEOMETRIES[name]
     X = geometry.check(X)
-    learner = StochasticCompression(max_iter=5, **FIXED)
+    learner = StochasticCompression(max_iter=5, **{**FIXED, "init": ClassCentroids(geometry.start_geometry)})
     one, two, three = (compress(X, y, learner, geometry, 4, n_jobs=n) for n in (1, 2, 3))
     assert_array_equal(one.points, two.points)
     assert_array_equal(one.points, three.points)
@@ -137,7 +137,7 @@ def test_the_papers_parameters_lead_from_the_same_start_by_another_way(name):
     geometry = GEOMETRIES[name]
     ends = {}
     for chart in ("normal", "paper"):
-        learner = StochasticCompression(max_iter=3, chart=chart, **{**FIXED, "prior": 0.0})
+        learner = StochasticCompression(max_iter=3, chart=chart, **{**FIXED, "prior": 0.0, "init": ClassCentroids(geometry.start_geometry)})
         ends[chart] = compress(geometry.check(X), y, learner, geometry, 3).trace["loss_curve"]
     assert_allclose(ends["normal"][0], ends["paper"][0], rtol=1e-6)
     assert ends["normal"][1] != ends["paper"][1]
@@ -235,7 +235,7 @@ def test_loose_distances_lead_where_tight_ones_do():
     class Tight(Sinkhorn):
         slacks = (1.0,)
 
-    learner = StochasticCompression(max_iter=200, tol=1e-4, label_noise=0.0, **{**FIXED, "gamma": 3.0})
+    learner = StochasticCompression(max_iter=200, tol=1e-4, label_noise=0.0, **{**FIXED, "gamma": 3.0, "init": Subsample()})
     ends = []
     for geometry in (Sinkhorn(cost, tol=1e-6), Tight(cost, tol=1e-6)):
         found = learner.compress(

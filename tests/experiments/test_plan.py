@@ -50,9 +50,7 @@ def test_runs_of_a_study(tmp_path):
 
 
 def test_groups_are_given_where_whole_groups_are_held_out():
-    told = {
-        study.name for name in plan_names() for study in load_plan(name).studies if "SCC groups" in study.methods
-    }
+    told = {study.name for name in plan_names() for study in load_plan(name).studies if "SCC groups" in study.methods}
     assert told == {"eth80 by object", "kth"}
 
 

@@ -55,7 +55,9 @@ def _print_selection(tried: list[dict[str, Any]]) -> None:
         [
             "*" if one["chosen"] else "",
             f"{one['error']:.2%} ± {one['standard_error']:.2%}" if "error" in one else "",
-            ", ".join(f"{name} {value if isinstance(value, str) else _brief(value)}" for name, value in setting.items()),
+            ", ".join(
+                f"{name} {value if isinstance(value, str) else _brief(value)}" for name, value in setting.items()
+            ),
         ]
         for one, setting in zip(tried, settings, strict=True)
     ]

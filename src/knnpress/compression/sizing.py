@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.stochastic import StochasticCompression
+from knnpress.geometries import SquaredEuclidean
 from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.learning.selection import DEFAULT, HeldOut, Seen, class_scores, is_better, make_folds
 from knnpress.typing import Array, Callback, Labels
@@ -25,6 +27,7 @@ def try_sizes(
     geometry: Geometry,
     sample_weight: Array | None = None,
     groups: Array | None = None,
+    either: bool = False,
     random_state: np.random.Generator | None = None,
     n_jobs: int | None = None,
     callback: Callback | None = None,
@@ -60,11 +63,12 @@ def try_sizes(
                 geometry=geometry,
                 n_prototypes=min(m, len(kept)),
                 sample_weight=None if sample_weight is None else sample_weight[kept],
+                either=either,
                 random_state=np.random.default_rng(seed),
                 n_jobs=n_jobs,
                 callback=callback,
             )
-            D = distance_matrix(geometry, X[out], found.points, n_jobs)
+            D = _distances(found, X[out], n_jobs)
             points = HeldOut(y[out], weight[out], out if groups is None else groups[out])
             seen.add(*class_scores(D, found.labels, found.gamma or 1.0, n_classes), points)
         tried.append(seen)
@@ -77,6 +81,14 @@ def try_sizes(
         {"n_prototypes": m, **one.summary(noise), "chosen": k == best}
         for k, (m, one) in enumerate(zip(sizes, tried, strict=False))
     ]
+
+
+def _distances(found: Prototypes, X: Array, n_jobs: int | None) -> Array:
+    """Distances of points to learned prototypes, under the geometry that they were learned in."""
+    geometry, vectors = found.trace["geometry"], found.trace["vectors"]
+    if vectors is None:
+        return distance_matrix(geometry, X, found.points, n_jobs)
+    return distance_matrix(SquaredEuclidean(), geometry.embed(X, n_jobs), vectors, n_jobs)
 
 
 def _is_worth_it(smaller: Seen, larger: Seen, label_noise: float) -> bool:

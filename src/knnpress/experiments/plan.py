@@ -223,8 +223,8 @@ def _study(table: dict[str, Any], path: Path) -> Study:
     grouped = [method for method in (*study.methods, *study.once) if METHODS[method].takes_groups]
     if grouped and study.group is None:
         raise ValueError(
-            f"{where} asks for {grouped[0]!r}, but its splits, {study.splits!r}, know no groups; choose 'half by GROUP' "
-            "or 'each GROUP'"
+            f"{where} asks for {grouped[0]!r}, but its splits, {study.splits!r}, know no groups; choose 'half by "
+            "GROUP' or 'each GROUP'"
         )
     return study
 

@@ -84,9 +84,10 @@ class Tasks:
         cost = arrays.get("ground_cost")
         reg = None if cost is None else study.reg * float(np.median(cost[cost > 0]))
         names = ("X", "X_test", "y_test", "rows", "test_rows")
-        groups = None
-        if study.group is not None:
-            groups = self._kept(f"groups-{key}", lambda: {"groups": self._groups(study, arrays["rows"])})["groups"]
+        group, groups = study.group, None
+        if group is not None:
+            kept = self._kept(f"groups-{key}", lambda: {"groups": self._groups(study, group, arrays["rows"])})
+            groups = kept["groups"]
         return Task(y=y, ground_cost=cost, reg=reg, groups=groups, **{name: arrays[name] for name in names})
 
     def facts(self, study: Study) -> dict[str, Any]:
@@ -150,13 +151,13 @@ class Tasks:
         arrays |= {"rows": train, "test_rows": test}
         return arrays if cost is None else arrays | {"ground_cost": cost}
 
-    def _groups(self, study: Study, rows: Indices) -> Indices:
+    def _groups(self, study: Study, group: str, rows: Indices) -> Indices:
         """Which rows belong together, as numbers: as the study holds groups out, within each class or across all."""
         data = self.source(study.source, study.subset)
-        _, codes = np.unique(np.asarray(data.groups[study.group])[rows], return_inverse=True)
+        _, codes = np.unique(np.asarray(data.groups[group])[rows], return_inverse=True)
         if study.splits.startswith("half by "):
             _, codes = np.unique(np.stack([data.y[rows], codes]), axis=1, return_inverse=True)
-        return codes.reshape(-1)
+        return np.asarray(codes).reshape(-1)
 
     def _described(self, study: Study, steps: list[Mapping[str, Any]]) -> tuple[Any, Array | None]:
         """All points, after the descriptors that learn nothing, or the images themselves where there are none."""

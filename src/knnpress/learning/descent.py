@@ -55,7 +55,7 @@ class Descent:
 
     optimizer: Optimizer = "auto"
     max_iter: int = 300
-    tol: float = 5e-3
+    tol: float = 2e-3
     learning_rate: float = 1.0
     batch_size: int | None = None
     label_noise: float = 0.2

@@ -32,8 +32,7 @@ __all__ = [
 Vote = Literal["nearest", "soft"]
 
 _N_FOLDS = 5
-_ENOUGH_HELD_OUT = 150  # points; fifths are held out in turn until so many have been
-_BENEFIT_OF_THE_DOUBT = 0.5  # standard errors by which a setting must beat the default
+_ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
 _HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
 _TEMPERATURES = (1e-3, 1e2)
 
@@ -210,7 +209,7 @@ def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vot
     points = complete[0].points()
     best = int(np.argmin([np.average(loss, weights=points.weight) for loss in losses]))
     usual = next((k for k, one in enumerate(complete) if one.setting == default), best)
-    return complete[best if is_better(losses[best], losses[usual], points, _BENEFIT_OF_THE_DOUBT) else usual]
+    return complete[best if is_better(losses[best], losses[usual], points) else usual]
 
 
 def is_hopeless(one: Seen, best: Seen, label_noise: float) -> bool:
@@ -228,7 +227,7 @@ def better_vote(one: Seen, label_noise: float) -> Vote:
 def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
     """Rows to learn from and rows held out, fold by fold; none where there are too few points to hold any out.
 
-    Fifths, as many as it takes to have held out 150 points, with a share of each class; where there are groups, all
+    Fifths, as many as it takes to have held out 200 points, with a share of each class; where there are groups, all
     fifths of them, since points of a group say little more than one. A class of one point, or in one group alone, is
     always learned from.
     """
