@@ -66,7 +66,8 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
     pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
     tables = {page for page in pages if page.startswith("results/report_files/")}  # the summary shows them all
-    wanted = [page for page in pages if page not in tables or page.endswith("/summary.md")]
+    notes = {page for page in pages if page.startswith("notes/")}  # the diary, which no reader needs
+    wanted = [page for page in pages if page not in tables | notes or page.endswith("/summary.md")]
     assert [page for page in wanted if f": {page}\n" not in navigation] == []
 
 
@@ -79,7 +80,16 @@ def test_every_public_name_is_in_the_reference():
     shown = set(
         re.findall(r"^::: knnpress\.(?:\w+\.)*(\w+)$", "\n".join(p.read_text() for p in DOCS.rglob("api/*.md")), re.M)
     )
-    aside = {"__version__", "compression", "datasets", "descriptors", "exceptions", "geometries", "as_geometry"}
+    aside = {
+        "__version__",
+        "compression",
+        "datasets",
+        "descriptors",
+        "exceptions",
+        "geometries",
+        "as_geometry",
+        "geometry_name",
+    }
     names = {name for module in PUBLIC for name in importlib.import_module(module).__all__}
     names |= set(importlib.import_module("knnpress.exceptions").__all__)
     assert sorted(names - aside - shown) == []

@@ -390,9 +390,6 @@ def damaged_model(path):
 TABLE = {
     "NaN or infinity": fit(changed(SPD4, (2, 0, 0), np.nan)),
     "a matrix that is not symmetric": fit(changed(SPD4, (2, 0, 1), 9.0)),
-    "a matrix at the end of the range of numbers, e.g. 1e-308 times the identity": fit(
-        changed(SPD4, 2, 1e-308 * np.eye(4))
-    ),
     "a matrix that is not positive definite": fit(changed(SPD4, 2, np.diag([1.0, 1.0, 1.0, -1.0]))),
     "complex numbers": fit(SPD4 + 0j),
     "text, objects, rows of unequal length": fit([[1.0, 2.0], [3.0]]),

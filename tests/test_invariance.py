@@ -63,7 +63,9 @@ def test_two_fits_are_the_same_unless_a_seed_is_to_be_drawn(monkeypatch):
     X, y = labelled("sqeuclidean", 60)
     seeds = []
     descent = StochasticCompression.descent
-    monkeypatch.setattr(StochasticCompression, "descent", lambda self, seed: (seeds.append(seed), descent(self, seed))[1])
+    monkeypatch.setattr(
+        StochasticCompression, "descent", lambda self, seed: (seeds.append(seed), descent(self, seed))[1]
+    )
     for random_state in (0, 0, 1, None, None):
         clone(MODELS["snc"][0]).set_params(random_state=random_state).fit(X, y)
     assert seeds[0] == seeds[1]
@@ -120,7 +122,9 @@ def test_a_fit_forgets_what_partial_fit_learned(name):
 @pytest.mark.parametrize("metric", ["jbld", "tangent"])
 def test_thirty_known_points_again_do_not_hurt(metric):
     data = load_digits_covariances()
-    clf = SCC(20, metric=metric, max_iter=30, compressor=OWN["compressor"], **FIXED | {"gamma": "scale"}).fit(data.X[:300], data.y[:300])
+    clf = SCC(20, metric=metric, max_iter=30, compressor=OWN["compressor"], **FIXED | {"gamma": "scale"}).fit(
+        data.X[:300], data.y[:300]
+    )
     before, Z = clf.score(data.X[300:], data.y[300:]), clf.prototypes_
     clf.partial_fit(data.X[:30], data.y[:30])
     assert np.abs(clf.prototypes_ - Z).max() > 0.0

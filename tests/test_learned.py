@@ -383,7 +383,9 @@ def test_what_is_the_models_own_wins_over_the_compressors():
     assert merged.get_params() == before | ours
     assert SNC(checkpoint="here", compressor=compressor)._compressor().checkpoint == "here"
     assert compressor.get_params() == before
-    with pytest.raises(TypeError, match=r"compressor is a KeepAll; SNC learns with a StochasticCompression.*PrototypeC"):
+    with pytest.raises(
+        TypeError, match=r"compressor is a KeepAll; SNC learns with a StochasticCompression.*PrototypeC"
+    ):
         SNC(compressor=KeepAll()).fit(*labelled("sqeuclidean", 60))
 
 

@@ -34,7 +34,10 @@ FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02}
 QUICK = {"n_prototypes": 6, "max_iter": 3, "random_state": 0, **FIXED}
 MODELS = {
     "scc": (kp.SCC(**QUICK), "jbld"),
-    "scc-logeuclid": (kp.SCC(**QUICK, metric="logeuclid", compressor=StochasticCompression(init=ClassCentroids(JBLD(), max_iter=2))), "jbld"),
+    "scc-logeuclid": (
+        kp.SCC(**QUICK, metric="logeuclid", compressor=StochasticCompression(init=ClassCentroids(JBLD(), max_iter=2))),
+        "jbld",
+    ),
     "shc": (kp.SHC(GROUND_COST, **QUICK), "sinkhorn-divergence"),
     "shc-list": (kp.SHC(GROUND_COST.tolist(), reg=0.3, value="dual", **QUICK), "sinkhorn-dual"),
     "snc": (kp.SNC(**QUICK, vote="soft", n_jobs=1, compressor=StochasticCompression(init=Subsample())), "sqeuclidean"),
@@ -201,10 +204,10 @@ def test_a_loaded_model_can_be_fitted_again(path):
 def test_parameters_and_attributes_of_every_kind_come_back(value, path):
     model, _ = fitted("snc")
     model.extra_ = value
-    model.tol = value
+    model.prior = value
     loaded = saved(model, path)
     assert same(loaded.extra_, value)
-    assert same(loaded.tol, value)
+    assert same(loaded.prior, value)
 
 
 def test_what_belongs_to_one_run_is_not_kept(path):
@@ -267,9 +270,12 @@ class Reckless(kp.SNC):
         ),
         (lambda m: Pipeline([("mine", Foreign()), ("snc", m)]), r"Pipeline\.mine: a Foreign is not part"),
         (lambda m: m.set_params(compressor=Foreign()), r"SNC\.compressor: a Foreign is not part"),
-        (lambda m: m.set_params(compressor__init=lambda X: X), r"SNC\.compressor\.init: a function is not part of knnpress; .*Replace it"),
+        (
+            lambda m: m.set_params(compressor__init=lambda X: X),
+            r"SNC\.compressor\.init: a function is not part of knnpress; .*Replace it",
+        ),
         (lambda m: m.set_params(compressor__init=KeepAll), r"SNC\.compressor\.init: a .* is not part of knnpress"),
-        (lambda m: m.set_params(checkpoint=Path()), r"SNC\.checkpoint: a PosixPath is not part"),
+        (lambda m: m.set_params(vote=Path()), r"SNC\.vote: a PosixPath is not part"),
         (lambda m: m.set_params(prior={"a": [1, 1j]}), r"SNC\.prior\['a'\]\[1\]: a complex is not part"),
         (lambda m: m.set_params(prior=np.array([1j])), r"SNC\.prior: an array of dtype complex128"),
         (lambda m: m.set_params(prior=np.array([[1], None], dtype=object)), r"SNC\.prior: an array of objects"),
@@ -286,7 +292,7 @@ def test_what_is_not_of_knnpress_is_refused_by_name(make, message, path):
     model = make(clone(MODELS["snc"][0]))
     if isinstance(model, (kp.SNC, Pipeline)):
         X, y = labelled("sqeuclidean", 30)
-        kept, params = model.get_params(deep=False), {"prior": 1.0, "compressor": None, "checkpoint": None}
+        kept, params = model.get_params(deep=False), {"prior": 1.0, "compressor": None, "vote": "soft"}
         (model.set_params(**params) if isinstance(model, kp.SNC) else model).fit(X, y).set_params(**kept)
     with pytest.raises(TypeError, match=message):
         kp.save(model, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +35,7 @@ BLOCK_BYTES = 16 * 2**20
 MEMORY_BYTES = 256 * 2**20
 
 _TARGET_BLOCKS = 32  # enough to keep many threads even
-_LEAST_ROWS, _LEAST_BYTES = 96, 2048  # below this the call itself costs as much as the work
+_LEAST_ROWS, _LEAST_BYTES = 64, 2048  # below this the call itself costs as much as the work
 
 _GRACE = 0.0005  # seconds that other threads wait before they help
 
@@ -199,13 +200,15 @@ class _OneBlasThread:
         self.lock = threading.Lock()
         self.entered = 0
         self.libraries: ThreadpoolController | None = None
+        self.n_modules = 0  # when they were looked for
         self.limit: Any = None
 
     def __enter__(self) -> None:
         with self.lock:
             if self.entered == 0:
-                if self.libraries is None:  # a scan of everything loaded takes milliseconds: once is enough
-                    self.libraries = ThreadpoolController()
+                # a scan of everything loaded takes milliseconds: only after more was imported, another BLAS perhaps
+                if self.libraries is None or len(sys.modules) != self.n_modules:
+                    self.libraries, self.n_modules = ThreadpoolController(), len(sys.modules)
                 self.limit = self.libraries.limit(limits=1, user_api="blas")
             self.entered += 1
 

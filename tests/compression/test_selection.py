@@ -141,7 +141,7 @@ def test_quotas_are_raised_by_errors_and_a_little_by_size_as_far_as_there_are_ro
     assert [q for _, q in raise_quotas(ones, np.zeros(3), 5, even)] == [3, 3, 2]  # none errs: by size
     assert [q for _, q in raise_quotas(ones, np.array([0.0, 0.0, 99.0]), 4, even)] == [2, 2, 3]  # there are but three
     assert [q for _, q in raise_quotas(ones, np.zeros(3), 20, even)] == [10, 10, 3]
-    assert [q for _, q in raise_quotas(ones, np.zeros(3), 5, np.where(y == 0, 9.0, 1.0))] == [6, 2, 1]  # by weight
+    assert [q for _, q in raise_quotas(ones, np.zeros(3), 5, np.where(y == 0, 9.0, 1.0))] == [6, 1, 1]  # by weight
 
 
 def test_a_class_is_as_large_as_it_weighs():

@@ -137,7 +137,9 @@ def test_the_papers_parameters_lead_from_the_same_start_by_another_way(name):
     geometry = GEOMETRIES[name]
     ends = {}
     for chart in ("normal", "paper"):
-        learner = StochasticCompression(max_iter=3, chart=chart, **{**FIXED, "prior": 0.0, "init": ClassCentroids(geometry.start_geometry)})
+        learner = StochasticCompression(
+            max_iter=3, chart=chart, **{**FIXED, "prior": 0.0, "init": ClassCentroids(geometry.start_geometry)}
+        )
         ends[chart] = compress(geometry.check(X), y, learner, geometry, 3).trace["loss_curve"]
     assert_allclose(ends["normal"][0], ends["paper"][0], rtol=1e-6)
     assert ends["normal"][1] != ends["paper"][1]
@@ -150,7 +152,9 @@ def test_wrong_labels_cost_learning_little(rng):
     geometry = JBLD()
 
     def error(noise):
-        learner = StochasticCompression(label_noise=noise, max_iter=40, **{**FIXED, "gamma": 5.0, "smoothing": 0.0, "prior": 0.0})
+        learner = StochasticCompression(
+            label_noise=noise, max_iter=40, **{**FIXED, "gamma": 5.0, "smoothing": 0.0, "prior": 0.0}
+        )
         found = learner.compress(
             X[:300], y_noisy[:300], geometry=geometry, n_prototypes=10, random_state=np.random.default_rng(0)
         )
@@ -235,7 +239,9 @@ def test_loose_distances_lead_where_tight_ones_do():
     class Tight(Sinkhorn):
         slacks = (1.0,)
 
-    learner = StochasticCompression(max_iter=200, tol=1e-4, label_noise=0.0, **{**FIXED, "gamma": 3.0, "init": Subsample()})
+    learner = StochasticCompression(
+        max_iter=200, tol=1e-4, label_noise=0.0, **{**FIXED, "gamma": 3.0, "init": Subsample()}
+    )
     ends = []
     for geometry in (Sinkhorn(cost, tol=1e-6), Tight(cost, tol=1e-6)):
         found = learner.compress(

@@ -121,7 +121,13 @@ def test_the_default_space_of_covariances():
 
 def test_a_space_holds_choices_ranges_and_objects():
     init = [Subsample(), ClassCentroids(max_iter=1), None]
-    space = {"compressor__init": init, "n_prototypes": (3, 9), "max_iter": (1, 4, "log"), "gamma": (0.5, 2.0), "vote": ["soft"]}
+    space = {
+        "compressor__init": init,
+        "n_prototypes": (3, 9),
+        "max_iter": (1, 4, "log"),
+        "gamma": (0.5, 2.0),
+        "vote": ["soft"],
+    }
     space["compressor__tol"] = (1e-9, 1e-1, "log")
     found = quick(space=space, n_trials=8)
     for trial in found.trials:
@@ -141,7 +147,9 @@ def test_a_space_may_be_a_function_and_the_estimator_any_classifier():
             return {"compressor__gamma": trial.suggest_float("gamma", 2.0, 4.0)}
         return {"compressor__gamma": 0.1, "n_prototypes": 6}
 
-    estimator = PrototypeClassifier("sqeuclidean", StochasticCompression(max_iter=1, prior=1.0, smoothing=0.02), n_prototypes=3, random_state=0)
+    estimator = PrototypeClassifier(
+        "sqeuclidean", StochasticCompression(max_iter=1, prior=1.0, smoothing=0.02), n_prototypes=3, random_state=0
+    )
     found = quick(estimator, space=space, n_trials=6, criterion="training")
     for trial in found.trials:  # none inherits from the one before
         assert trial["score"] == clone(estimator).set_params(**trial["params"]).fit(X, Y).score(X, Y)
@@ -155,7 +163,9 @@ def test_a_space_may_be_a_function_and_the_estimator_any_classifier():
 
 def test_steps_of_a_pipeline_are_tuned_seeded_and_kept_quiet(file, capfd):
     shrink = SPDProjection(4, 5, 5, max_iter=3)
-    pipeline = make_pipeline(shrink, SCC(3, metric="jbld", gamma=1.0, prior=1.0, max_iter=1, random_state=None, verbose=1))
+    pipeline = make_pipeline(
+        shrink, SCC(3, metric="jbld", gamma=1.0, prior=1.0, max_iter=1, random_state=None, verbose=1)
+    )
     space = {"spdprojection__n_dims": (1, 3), "spdprojection__n_within": (1, 9), "spdprojection__n_between": (1, 9)}
     matrices, y = labelled("jbld", 60)
     settings = {"space": space, "n_trials": 3, "random_state": 0, "storage": file}
@@ -282,7 +292,7 @@ class Interrupted(SNC):
 
     fits = 0
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None, groups=None):
         Interrupted.fits += 1
         if Interrupted.fits == 3:
             raise KeyboardInterrupt
@@ -290,7 +300,7 @@ class Interrupted(SNC):
 
 
 def test_ctrl_c_keeps_what_is_finished(file):
-    estimator = Interrupted(**SNC_QUICK.get_params())
+    estimator = Interrupted(**SNC_QUICK.get_params(deep=False))
     with pytest.raises(KeyboardInterrupt):
         quick(estimator, n_trials=4, storage=file)
     assert Interrupted.fits == 3

@@ -118,7 +118,9 @@ def test_the_objective_is_the_same_to_what_is_negligible(rng, name, smoothing, m
     function = objective_of(*task)
     u, counted, count = np.zeros_like(function.scale.origin), SoftNeighborLoss.__call__, []
     monkeypatch.setattr(
-        SoftNeighborLoss, "__call__", lambda self, D, *args: (count.append(np.isinf(D).mean()), counted(self, D, *args))[1]
+        SoftNeighborLoss,
+        "__call__",
+        lambda self, D, *args: (count.append(np.isinf(D).mean()), counted(self, D, *args))[1],
     )
     for _ in range(4):
         again, fresh = function(u), objective_of(*task)(u)

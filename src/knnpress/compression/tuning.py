@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from knnpress.compression.selection import Subsample
 from knnpress.geometries.base import as_float_array
 from knnpress.learning.fingerprint import changes, describe
 from knnpress.progress import progress_bar
@@ -29,9 +28,9 @@ __all__ = ["Tuning", "tune"]
 Suggest = Callable[[Any], dict[str, Any]]
 Space = Mapping[str, list[Any] | tuple[Any, ...]] | Suggest
 
-_SHARPNESS = (1 / 30, 30.0)  # gamma^2, in units of that of gamma="auto"
+_SHARPNESS = (1 / 30, 30.0)  # gamma^2, in units of that of gamma="scale"
+_PRIOR, _SMOOTHING = (0.03, 30.0), (0.0, 0.1)
 _REG = (0.02, 0.3)  # in units of the median positive ground cost
-_RATE = (0.1, 10.0)
 _STUDY = "knnpress"
 _OF_ONE_RUN = {"n_jobs": None, "verbose": False, "callback": None, "checkpoint": None}  # they change no result
 
@@ -86,7 +85,7 @@ def tune(
     space : dict, callable or None
         For each parameter a list of choices, or ``(low, high)``, or ``(low, high, "log")``; two whole numbers stand for
         whole numbers. A callable takes an Optuna trial and returns the parameters. None: gamma around that of
-        ``gamma="auto"``, init, optimizer, learning_rate where the optimiser has one, and the reg of SHC.
+        ``gamma="scale"``, prior, smoothing, and the reg of SHC.
     n_trials : int
         Those that a storage already holds included.
     criterion : {"held-out", "training"}
@@ -180,7 +179,7 @@ def _check_settings(estimator: BaseEstimator, space: Space | None, n_trials: int
     if criterion not in ("held-out", "training"):
         raise ValueError(f"criterion is {criterion!r}; choose 'held-out' or 'training'")
     name, params = type(estimator).__name__, estimator.get_params()
-    if space is None and not {"gamma", "init", "optimizer", "learning_rate"} <= params.keys():
+    if space is None and not {"gamma", "prior", "smoothing"} <= params.keys():
         raise ValueError(f"{name} is no learned model, so its space is not known; give `space`")
     if not isinstance(space, Mapping):
         return
@@ -275,28 +274,18 @@ def _draw(trial: Any, name: str, values: list[Any] | tuple[Any, ...]) -> Any:
 
 def _default_space(estimator: BaseEstimator, X: Array, y: Labels) -> Suggest:
     """What is worth trying for SCC, SHC and SNC, scaled to the data."""
+    fixed = {"gamma": "scale", "prior": 1.0, "smoothing": 0.0, "vote": "nearest", "max_iter": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they come again with the trials
-        first = clone(estimator).set_params(gamma="auto", optimizer="auto", max_iter=1).fit(X, y)
+        first = clone(estimator).set_params(**fixed).fit(X, y)
     gamma = first.gamma_ * np.sqrt(_SHARPNESS)
-    space: dict[str, Any] = {"gamma": (*gamma.tolist(), "log"), "init": [None, Subsample()]}
+    space: dict[str, Any] = {"gamma": (*gamma.tolist(), "log"), "prior": (*_PRIOR, "log"), "smoothing": _SMOOTHING}
     params = estimator.get_params(deep=False)
-    if "ground_cost" in params:
+    if params.get("ground_cost") is not None and params.get("metric") != "hellinger":
         cost = np.asarray(params["ground_cost"], dtype=np.float64)
         reg = np.median(cost[cost > 0]) * np.array(_REG)
         space["reg"] = (*reg.tolist(), "log")
-    if params.get("batch_size") is not None:
-        space["optimizer"] = ["adam"]
-    else:
-        space["optimizer"] = ["descent"] if params.get("value") == "transport" else ["lbfgs", "cg", "descent"]
-
-    def suggest(trial: Any) -> dict[str, Any]:
-        found = {name: _draw(trial, name, values) for name, values in space.items()}
-        if found["optimizer"] in ("descent", "adam"):
-            found["learning_rate"] = _draw(trial, "learning_rate", (*_RATE, "log"))
-        return found
-
-    return suggest
+    return lambda trial: {name: _draw(trial, name, values) for name, values in space.items()}
 
 
 def _parts(y: Labels, criterion: str, fraction: float, n_splits: int, seed: int) -> list[tuple[Indices, Indices]]:

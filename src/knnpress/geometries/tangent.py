@@ -75,9 +75,7 @@ class Tangent(BaseEstimator):
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d, d) of symmetric positive definite matrices, or say which are not."""
-        array = check_spd(X, name, n_jobs)
-        self._check_reference(array.shape[1], name)
-        return array
+        return check_spd(X, name, n_jobs)
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:
         """Squared distances between all pairs of matrices, (n, m); Z None means X itself."""
