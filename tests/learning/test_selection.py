@@ -353,4 +353,4 @@ def test_folds_are_short_and_on_all_points_at_once():
     found, _ = fit(X, y, batch_size=20, prior=1.0, smoothing=0.02)
     assert found.trace["n_iter"] == 4
     assert found.trace["reason"] == "max_iter"
-    assert StochasticCompression().max_iter > crossvalidation._ITERATIONS
+    assert StochasticCompression().descent(0).max_iter > crossvalidation._ITERATIONS

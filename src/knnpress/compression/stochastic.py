@@ -57,8 +57,8 @@ class StochasticCompression(BaseEstimator):
         factors of matrices, logarithms of bins).
     optimizer : {"auto", "lbfgs", "cg", "descent", "adam"}
         "auto": "lbfgs"; "adam" where `batch_size` is given; "descent" where the gradient is approximate.
-    max_iter : int
-        Iterations of the optimiser; for "adam", passes over the data.
+    max_iter : int or None
+        Iterations of the optimiser; for "adam", passes over the data. None: 300 iterations, 30 passes.
     tol : float
         A descent ends when ten iterations took off less than this share of the loss.
     learning_rate : float
@@ -86,7 +86,7 @@ class StochasticCompression(BaseEstimator):
         init: Compressor | None = None,
         chart: Literal["normal", "paper"] = "normal",
         optimizer: Optimizer = "auto",
-        max_iter: int = 300,
+        max_iter: int | None = None,
         tol: float = 2e-3,
         learning_rate: float = 1.0,
         batch_size: int | None = None,
@@ -143,7 +143,7 @@ class StochasticCompression(BaseEstimator):
             learned, geometry, vectors = self._learn(rows, geometry, either, m, seed, groups, n_jobs, callback)
         if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
             warnings.warn(
-                f"the loss was still falling after max_iter={self.max_iter} iterations; raise max_iter",
+                f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -263,7 +263,7 @@ class StochasticCompression(BaseEstimator):
         """How to go down, whatever the setting."""
         return Descent(
             optimizer=self.optimizer,
-            max_iter=self.max_iter,
+            max_iter=self._max_iter(),
             tol=self.tol,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
@@ -272,12 +272,20 @@ class StochasticCompression(BaseEstimator):
             seed=seed,
         )
 
+    def _max_iter(self) -> int:
+        if self.max_iter is not None:
+            return self.max_iter
+        return 30 if self.optimizer == "adam" or self.batch_size is not None else 300
+
     def wishes(self) -> Wishes:
         """What is fixed, and what is to be chosen."""
         fixed: dict[str, Any] = {} if self.gamma == "auto" else {"sharpness": 1.0}
         fixed |= {} if self.prior == "auto" else {"prior": float(self.prior)}
         fixed |= {} if self.smoothing == "auto" else {"smoothing": float(self.smoothing)}
-        fixed |= {} if self.init is None and self.chart == "normal" else {"start": "given"}
+        if self.init is not None or self.chart == "paper":
+            fixed["start"] = "given"
+        elif len(fixed) == 3 and self.vote != "auto":
+            fixed["start"] = "centroids"  # who says all that wants one plain descent
         return Wishes(
             settings=fixed,
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),

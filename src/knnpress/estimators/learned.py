@@ -46,7 +46,7 @@ vote : {"nearest", "soft", "auto"}
 n_neighbors : int
     Neighbours that vote.
 max_iter : int or None
-    Iterations of the optimiser; None: as many as the compressor says, 300.
+    Iterations of the optimiser; None: as many as the compressor says, 300, or 30 passes over the data in batches.
 class_weight : dict, "balanced" or None
     Weights of the classes, as in scikit-learn; they multiply `sample_weight`.
 warm_start : bool
