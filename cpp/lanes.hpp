@@ -58,8 +58,9 @@ struct Patience {
   int64_t left = 1000000;
   bool over(int64_t work) {
     if ((left -= work) > 0) return false;
+    if (stopped()) return true;  // and so at once whenever it is asked again
     left = 1000000;
-    return stopped();
+    return false;
   }
 };
 

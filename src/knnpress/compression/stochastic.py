@@ -206,7 +206,7 @@ class StochasticCompression(BaseEstimator):
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
-            return {**describe_all({**data, "geometry": geometry, "either": either, **params}), **drawn}
+            return {**drawn, **describe_all({**data, "geometry": geometry, "either": either, **params})}
 
         with checkpoint_at(self.checkpoint, about) as checkpoint:
             learned = learn(

@@ -118,6 +118,8 @@ def documented(cls: type[Model]) -> type[Model]:
     """Write what all learned models share into the docstring of one."""
     text = inspect.cleandoc(cls.__doc__ or "")
     cls.__doc__ = text.replace("<parameters>", _PARAMETERS.strip()).replace("<attributes>", _ATTRIBUTES.strip())
+    plain = inspect.signature(cls.__init__)  # not that of __new__
+    cls.__signature__ = plain.replace(parameters=list(plain.parameters.values())[1:])
     return cls
 
 
@@ -135,6 +137,12 @@ class LearnedModel(PrototypeModel):
     """What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss."""
 
     _learns = True
+
+    def __new__(cls, *args: Any, **settings: Any) -> LearnedModel:
+        """Tell what replaced a parameter of the past."""
+        for name in settings.keys() & _REMOVED.keys():
+            raise TypeError(f"{cls.__name__} has no parameter {name!r}; {_REMOVED[name]}")
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -154,11 +162,7 @@ class LearnedModel(PrototypeModel):
         random_state: Any = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
-        **removed: Any,
     ) -> None:
-        for name in removed:
-            what = f"; {_REMOVED[name]}" if name in _REMOVED else ""
-            raise TypeError(f"{type(self).__name__} has no parameter {name!r}{what}")
         self.n_prototypes = n_prototypes
         self.gamma = gamma
         self.prior = prior

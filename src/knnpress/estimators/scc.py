@@ -62,7 +62,6 @@ class SCC(LearnedModel):
         random_state: Any = 0,
         n_jobs: int | None = None,
         verbose: int = 0,
-        **removed: Any,
     ) -> None:
         super().__init__(
             n_prototypes,
@@ -80,7 +79,6 @@ class SCC(LearnedModel):
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
-            **removed,
         )
         self.metric = metric
 

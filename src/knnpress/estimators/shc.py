@@ -72,7 +72,6 @@ class SHC(LearnedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
         value: Literal["divergence", "dual", "transport"] = "divergence",
-        **removed: Any,
     ) -> None:
         super().__init__(
             n_prototypes,
@@ -90,7 +89,6 @@ class SHC(LearnedModel):
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
-            **removed,
         )
         self.ground_cost = ground_cost
         self.reg = reg

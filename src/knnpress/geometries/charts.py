@@ -14,6 +14,7 @@ from knnpress.typing import Array
 __all__ = ["CholeskyChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
 
 _LARGEST_LOG = 300.0
+_SMALLEST = float(np.finfo(np.float64).tiny)  # eigenvalues that rounding made negative count as this
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class ExponentialChart:
     def to_theta(self, point: Array) -> Array:
         """(m, d, d) matrices, each in the coordinates at its own start, to (m, d (d + 1) / 2) parameters."""
         values, vectors = eigh(self.inverse_root @ point @ self.inverse_root, 1)
-        return _flatten(_compose(vectors, np.log(values)))
+        return _flatten(_compose(vectors, np.log(np.maximum(values, _SMALLEST))))
 
     def to_point(self, theta: Array) -> Array:
         """(m, d (d + 1) / 2) parameters to (m, d, d) matrices."""
