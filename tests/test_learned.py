@@ -402,7 +402,7 @@ def test_parameters_that_are_no_more_say_what_to_do_instead(model):
     }.items():
         with pytest.raises(TypeError, match=f"{model.__name__} has no parameter '{name}'; .*{instead}"):
             model(**{name: None})
-    with pytest.raises(TypeError, match="got an unexpected keyword argument 'colour'$"):
+    with pytest.raises(TypeError, match=r"got an unexpected keyword argument 'colour'$"):
         model(colour="red")
     with pytest.raises(TypeError, match="positional argument"):
         model(None, 3)
