@@ -71,6 +71,16 @@ def test_every_page_is_in_the_navigation():
     assert [page for page in wanted if f": {page}\n" not in navigation] == []
 
 
+def test_the_table_of_errors_is_that_of_the_records():
+    path = ROOT / "benchmarks" / "errors.py"
+    spec = importlib.util.spec_from_file_location("errors", path)
+    errors = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(errors)
+    readme = (ROOT / "README.md").read_text()
+    assert errors.table().count("\n") > 3
+    assert errors.written(readme) == readme
+
+
 def test_every_example_is_in_the_gallery():
     gallery = (DOCS / "tutorials" / "examples.md").read_text()
     assert [path.name for path in (ROOT / "examples").glob("*.py") if f'"examples/{path.name}"' not in gallery] == []
