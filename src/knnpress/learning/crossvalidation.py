@@ -68,6 +68,7 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     if quick is not None and either:
         losses, others = (best[name].losses("nearest", noise)[0] for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
+    # where only the default was left, nothing was tried in the view wanted: what the quick one said stands for it
     best_one = best.get(winner.name, best[first.name])
     vote = job.wishes.vote or better_vote(best_one, noise)
     selection = [

@@ -95,7 +95,10 @@ def learn(
 
 
 def _descend_once(choice: Choice, job: Job) -> Learned:
-    """The fit on all points, with the setting that was chosen."""
+    """The fit on all points, with the setting that was chosen.
+
+    From its own start: folds go on from one setting to the next only to save time.
+    """
     view, setting = choice.view, choice.setting
     whole = Part(view, job)
     problem, gamma = whole.problem(setting), whole.gamma(setting)

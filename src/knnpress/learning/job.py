@@ -69,7 +69,7 @@ class Wishes:
         return replace(DEFAULT, **self.settings)
 
     def gamma_at(self, usual: float, setting: Setting) -> float:
-        """The sharpness that a setting stands for where the usual one is this."""
+        """The gamma that a setting stands for where the usual one is this."""
         return usual * setting.sharpness**0.5 if self.gamma is None else self.gamma
 
     @property

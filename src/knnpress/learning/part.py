@@ -29,7 +29,7 @@ class Part:
         self.ended: dict[tuple[float, str], Array] = {}  # where the last descent of a path ended
 
     def start(self, n_prototypes: int) -> Start:
-        """Centroids of k-means within each class."""
+        """Where descents begin: centroids of k-means within each class, unless the user gave another start."""
         if n_prototypes not in self.starts:
 
             def compute(*_: Any) -> State:
