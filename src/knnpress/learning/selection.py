@@ -62,8 +62,8 @@ class Setting:
 #: What is taken unless the data speak against it; it suited digits, ETH-80 and FPHA
 DEFAULT = Setting()
 
-#: What else is tried. Priors from strong to weak: in a fold each descent begins where the last one of the same sharpness
-#: and start ended
+#: What else is tried. Priors from strong to weak: in a fold each descent begins where the last one of the same
+#: sharpness and start ended
 AXES: dict[str, tuple[Any, ...]] = {
     "sharpness": (1.0, 0.25),
     "prior": (10.0, 1.0, 0.1),
