@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
@@ -180,12 +180,14 @@ class StochasticCompression(BaseEstimator):
         sample, groups = _sample(rows, blocks, groups, seed)
         wishes, quick = self.wishes(), None
         embeddings: dict[str, Embedding] = {}
+        opened = ExitStack()  # rows that workers are to forget
 
         def embedded(geometry: EmbeddedGeometry) -> View:
             embedding = Embedding.of(geometry.fitted_to(sample.X, sample.weight), sample, n_jobs)
             embeddings[geometry_name(geometry)] = embedding
             inside = sample.transformed(embedding)
             all_inside: Rows = inside if rows is sample else rows.transformed(embedding)
+            opened.callback(all_inside.close)
             maker = self._maker(SquaredEuclidean(), geometry.start_quotas, seed, n_jobs)
             cut = all_inside.cut(m, self.batch_size)
             return View(geometry_name(geometry), SquaredEuclidean(), inside, all_inside, cut, maker)
@@ -208,7 +210,7 @@ class StochasticCompression(BaseEstimator):
             drawn = {"random_state": f"one that draws {seed}"}
             return {**drawn, **describe_all({**data, "geometry": geometry, "either": either, **params})}
 
-        with checkpoint_at(self.checkpoint, about) as checkpoint:
+        with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
             learned = learn(
                 view,
                 quick,
