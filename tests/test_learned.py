@@ -28,6 +28,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
 #: One descent, with nothing left to be chosen
 FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
 QUICK = {"n_prototypes": 6, "max_iter": 5, "compressor": StochasticCompression(init=ClassCentroids()), **FIXED}
+#: Folds, with few settings to try in them: the start and the vote are left open
+QUICK_FOLDS = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02}
 #: Averages bin by bin, which is quicker than barycenters
 OF_BINS = QUICK | {"compressor": StochasticCompression(init=ClassCentroids(SquaredEuclidean()))}
 MODELS = {
@@ -52,7 +54,8 @@ def test_scikit_learn_finds_nothing_wrong_with_snc():
     # the folds hold out rows: those of a repeated row and of a weight of two are others
     expected = {"check_sample_weight_equivalence_on_dense_data": "folds are drawn from the rows"}
     with pytest.warns(match="SNC"):
-        check_estimator(SNC(max_iter=2, n_prototypes=8), expected_failed_checks=expected)
+        # all the settings would take a minute
+        check_estimator(SNC(8, max_iter=2, **QUICK_FOLDS), expected_failed_checks=expected)
 
 
 def test_with_everything_fixed_a_weight_is_a_repetition_to_scikit_learn_too():
