@@ -1,6 +1,7 @@
 // The native core's interface: plain arrays in, plain arrays out, no checks, no allocation, no threads.
 //
-// jbld.cpp, sinkhorn.cpp and spectral.cpp are compiled once per instruction set; each fills one `Kernels` table, and module.cpp
+// jbld.cpp, sinkhorn.cpp, clouds.cpp, spectral.cpp and loss.cpp are compiled once per instruction set; each fills its
+// part of one `Kernels` table, and module.cpp
 // picks a table at run time. Kernel files use no library code with external linkage, so that the linker can never
 // hand an AVX function to a machine without AVX.
 #pragma once
@@ -43,6 +44,41 @@ struct SinkhornJob {
   double* error;            // (n, m) last L1 marginal error
 };
 
+// Distances of n points to m prototypes, and what the soft nearest-neighbour loss makes of them.
+struct LossJob {
+  const double* D;          // (n, m); infinity: left out
+  const uint8_t* same;      // (n, m): whether they share their label; in every row at least one does, at a finite distance
+  int64_t n, m;
+  double sharpness;         // gamma^2
+  double floor, smoothing;
+  const double* weight;     // (n,) or null: 1
+  const double* reach;      // (n,) or null: 1; how much a point counts in the smoothing
+};
+
+// Clouds X and Z by one table of costs: row index[p] and column c are the points p of X and c of Z.
+struct CloudTable {
+  const double* cost;         // (rows, columns) ground costs over reg
+  int64_t columns;            // points of all of Z
+  const int64_t* index;       // row of each point of X
+  const int64_t* x_offsets;   // (n + 1,) where each cloud of X begins
+  const double* x_weights;    // of each point; positive, one in sum per cloud
+  int64_t n;
+  const int64_t* z_offsets;   // (m + 1,) where each cloud of Z begins, in columns
+  const double* z_weights;    // (columns,)
+  int64_t m;
+  int64_t most_rows, most_columns;  // points of the largest cloud of X and of Z
+};
+
+struct CloudJob {
+  double tol;                 // on the L1 error of the marginal of z
+  int max_iter;
+  bool warm;                  // whether potentials are a start
+  double* potential;          // (n, columns) of Z over reg: result, or null
+  double* value;              // (n, m) dual values over reg
+  int32_t* iterations;        // (n, m)
+  double* error;              // (n, m)
+};
+
 enum class SpectralMap { log, exp, sqrt, inverse_sqrt };
 
 // Asked every few milliseconds by every loop that may last (Ctrl-C, a failure elsewhere); true: give up, the result is
@@ -80,6 +116,17 @@ struct Kernels {
                             const double* weight, double tolerance, bool single, double* work, double* out);
   int64_t (*sinkhorn_work)(const SinkhornTables&);  // doubles of scratch the three above need
 
+  void (*clouds)(const CloudTable&, const CloudJob&, double* work);
+  // plan, (rows, columns), += sum of weight[i, j] T_ij at its rows and columns, and gradient, (columns,), += that of
+  // potentials; pairs with |weight| <= tolerance are skipped
+  void (*clouds_pullback)(const CloudTable&, const double* potential, const double* weight, double tolerance,
+                          double* work, double* plan, double* gradient);
+  int64_t (*clouds_work)(int64_t rows, int64_t columns);  // doubles of scratch the two above need
+  // OT(a, a) over reg of one cloud, and its potential, by the symmetric iteration; cost (n, n) over reg
+  void (*cloud_self)(const double* cost, const double* a, int64_t n, double tol, int max_iter, double* work,
+                     double* value, double* potential, int32_t* iterations, double* error);
+  int64_t (*cloud_self_work)(int64_t n);
+
   // values (n, d), ascending, and vectors (n, d, d), in columns, or null, of symmetric matrices whose lower triangles
   // are read; NaN where a matrix is not finite
   void (*eigen)(const double* x, int64_t n, int d, double* work, double* values, double* vectors);
@@ -90,6 +137,10 @@ struct Kernels {
   // Z_j, (m, d, d), of both of which lower triangles are read
   void (*airm)(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out);
   int64_t (*spectral_work)(int d);       // doubles of scratch the three above need
+
+  // the weighted sum of losses; gradient (n, m), its derivative in D
+  double (*soft_neighbor_loss)(const LossJob&, double* work, double* gradient);
+  int64_t (*loss_work)(int64_t m);       // doubles of scratch it needs
 };
 
 // Packed symmetric matrices: panels of two columns, each panel holding its rows from the diagonal down.
@@ -100,8 +151,17 @@ inline int64_t packed_size(int d) {
   return size;
 }
 
-namespace baseline { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); }
-namespace avx2 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); }
-namespace avx512 { void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); }
+namespace baseline {
+void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); void fill_clouds(Kernels&);
+void fill_loss(Kernels&);
+}
+namespace avx2 {
+void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); void fill_clouds(Kernels&);
+void fill_loss(Kernels&);
+}
+namespace avx512 {
+void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); void fill_clouds(Kernels&);
+void fill_loss(Kernels&);
+}
 
 }  // namespace knnpress

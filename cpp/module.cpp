@@ -126,13 +126,13 @@ const std::vector<Target>& targets() {  // those this CPU can run, best last
       for (auto fill : fills) fill(k);
       found.push_back({name, k});
     };
-    add("baseline", {baseline::fill_jbld, baseline::fill_sinkhorn, baseline::fill_spectral});
+    add("baseline", {baseline::fill_jbld, baseline::fill_sinkhorn, baseline::fill_spectral, baseline::fill_loss, baseline::fill_clouds});
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      add("avx2", {avx2::fill_jbld, avx2::fill_sinkhorn, avx2::fill_spectral});
+      add("avx2", {avx2::fill_jbld, avx2::fill_sinkhorn, avx2::fill_spectral, avx2::fill_loss, avx2::fill_clouds});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      add("avx512", {avx512::fill_jbld, avx512::fill_sinkhorn, avx512::fill_spectral});
+      add("avx512", {avx512::fill_jbld, avx512::fill_sinkhorn, avx512::fill_spectral, avx512::fill_loss, avx512::fill_clouds});
 #endif
     return found;
   }();
@@ -144,7 +144,9 @@ const Target* chosen = nullptr;  // written under the GIL, when the module loads
 const Target* find_target(const std::string& name) {
   for (const auto& t : targets())
     if (t.name == name) return &t;
-  throw std::invalid_argument("no instruction set named '" + name + "' on this machine");
+  std::string known;
+  for (const auto& t : targets()) known += (known.empty() ? "" : ", ") + t.name;
+  throw std::invalid_argument("no instruction set named '" + name + "' on this machine; it has " + known);
 }
 
 // ---- symmetric positive definite matrices ---------------------------------------------------------------------
@@ -404,6 +406,86 @@ Out<double> sinkhorn_pullback(const SinkhornCost& cost, In<double, 2> X, In<doub
   return out;
 }
 
+// ---- clouds ---------------------------------------------------------------------------------------------------
+
+int64_t largest_cloud(const In<int64_t, 1>& offsets, size_t total) {
+  const int64_t* o = offsets.data();
+  if (offsets.shape(0) < 1 || o[0] != 0 || size_t(o[offsets.shape(0) - 1]) != total)
+    throw std::invalid_argument("offsets must go from 0 to the number of points");
+  int64_t most = 1;
+  for (size_t k = 1; k < offsets.shape(0); k++) {
+    if (o[k] <= o[k - 1]) throw std::invalid_argument("offsets must ascend");
+    most = std::max(most, o[k] - o[k - 1]);
+  }
+  return most;
+}
+
+CloudTable cloud_table(const In<double, 2>& cost, const In<int64_t, 1>& index, const In<int64_t, 1>& x_offsets,
+                       const In<double, 1>& x_weights, const In<int64_t, 1>& z_offsets,
+                       const In<double, 1>& z_weights) {
+  if (x_weights.shape(0) != index.shape(0) || z_weights.shape(0) != cost.shape(1))
+    throw std::invalid_argument("each point needs a weight");
+  for (size_t p = 0; p < index.shape(0); p++)
+    if (index.data()[p] < 0 || size_t(index.data()[p]) >= cost.shape(0))
+      throw std::invalid_argument("index must name rows of cost");
+  const int64_t rows = largest_cloud(x_offsets, index.shape(0)), columns = largest_cloud(z_offsets, cost.shape(1));
+  return {data_of(cost),      int64_t(cost.shape(1)),          data_of(index),     data_of(x_offsets),
+          data_of(x_weights), int64_t(x_offsets.shape(0)) - 1, data_of(z_offsets), data_of(z_weights),
+          int64_t(z_offsets.shape(0)) - 1, rows, columns};
+}
+
+nb::tuple clouds(In<double, 2> cost, In<int64_t, 1> index, In<int64_t, 1> x_offsets, In<double, 1> x_weights,
+                 In<int64_t, 1> z_offsets, In<double, 1> z_weights, std::optional<InOut<double, 2>> potential, bool warm,
+                 double tol, int max_iter) {
+  const CloudTable table = cloud_table(cost, index, x_offsets, x_weights, z_offsets, z_weights);
+  const size_t n = size_t(table.n), m = size_t(table.m);
+  if (potential && (potential->shape(0) != n || potential->shape(1) != cost.shape(1)))
+    throw std::invalid_argument("potential must be (n, columns)");
+  auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
+  auto iterations = make_array<int32_t>({n, m});
+  const CloudJob job{tol,          std::max(max_iter, 1), warm && potential, potential ? data_of(*potential) : nullptr,
+                     value.data(), iterations.data(),     error.data()};
+  run([&] {
+    const Kernels& kernels = chosen->kernels;
+    Buffer work = allocate(kernels.clouds_work(table.most_rows, table.most_columns));
+    kernels.clouds(table, job, work.get());
+  });
+  return nb::make_tuple(value, iterations, error);
+}
+
+void clouds_pullback(In<double, 2> cost, In<int64_t, 1> index, In<int64_t, 1> x_offsets, In<double, 1> x_weights,
+                     In<int64_t, 1> z_offsets, In<double, 1> z_weights, In<double, 2> potential, In<double, 2> weight,
+                     double tolerance, InOut<double, 2> plan, InOut<double, 1> gradient) {
+  const CloudTable table = cloud_table(cost, index, x_offsets, x_weights, z_offsets, z_weights);
+  if (potential.shape(0) != size_t(table.n) || potential.shape(1) != cost.shape(1) ||
+      weight.shape(0) != size_t(table.n) || weight.shape(1) != size_t(table.m))
+    throw std::invalid_argument("potential must be (n, columns) and weight (n, m)");
+  if (plan.shape(0) != cost.shape(0) || plan.shape(1) != cost.shape(1) || gradient.shape(0) != cost.shape(1))
+    throw std::invalid_argument("plan must have the shape of cost, and gradient a number per column");
+  const double *p = data_of(potential), *w = data_of(weight);
+  double *to = data_of(plan), *g = data_of(gradient);
+  run([&] {
+    const Kernels& kernels = chosen->kernels;
+    Buffer work = allocate(kernels.clouds_work(table.most_rows, table.most_columns));
+    kernels.clouds_pullback(table, p, w, tolerance, work.get(), to, g);
+  });
+}
+
+nb::tuple cloud_self(In<double, 2> cost, In<double, 1> weights, double tol, int max_iter) {
+  const size_t n = weights.shape(0);
+  if (n < 1 || cost.shape(0) != n || cost.shape(1) != n) throw std::invalid_argument("cost must be (n, n)");
+  auto potential = make_array<double>({n});
+  double value = 0, error = 0, *p = potential.data();
+  int32_t iterations = 0;
+  const double *c = data_of(cost), *a = data_of(weights);
+  run([&] {
+    const Kernels& kernels = chosen->kernels;
+    Buffer work = allocate(kernels.cloud_self_work(int64_t(n)));
+    kernels.cloud_self(c, a, int64_t(n), tol, std::max(max_iter, 1), work.get(), &value, p, &iterations, &error);
+  });
+  return nb::make_tuple(value, potential, iterations, error);
+}
+
 // ---- eigenvalues and functions of symmetric matrices ----------------------------------------------------------
 
 constexpr size_t kWidestSpectral = 256;  // beyond, LAPACK is faster, and lanes take too much memory
@@ -427,10 +509,9 @@ void eigen(In<double, 3> X, InOut<double, 2> values, std::optional<InOut<double,
     throw std::invalid_argument("values must be (n, d)");
   double *v = data_of(values), *u = vectors ? square_result(X, *vectors) : nullptr;
   const double* x = data_of(X);
-  nb::gil_scoped_release released;
   const Kernels& kernels = chosen->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
-  kernels.eigen(x, n, d, work.get(), v, u);
+  run([&] { kernels.eigen(x, n, d, work.get(), v, u); });
 }
 
 void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out, std::optional<In<double, 2>> congruence) {
@@ -439,10 +520,9 @@ void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out, std::o
     throw std::invalid_argument("the congruence must be (d, d)");
   double* result = square_result(X, out);
   const double *x = data_of(X), *m = congruence ? data_of(*congruence) : nullptr;
-  nb::gil_scoped_release released;
   const Kernels& kernels = chosen->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
-  kernels.spectral_map(x, m, int64_t(X.shape(0)), d, map, work.get(), result);
+  run([&] { kernels.spectral_map(x, m, int64_t(X.shape(0)), d, map, work.get(), result); });
 }
 
 Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
@@ -452,11 +532,36 @@ Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
   auto out = make_array<double>({n, m});
   double* result = out.data();
   const double *x = data_of(factors), *z = data_of(whiteners);
-  nb::gil_scoped_release released;
   const Kernels& kernels = chosen->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
-  kernels.airm(x, int64_t(n), z, int64_t(m), d, work.get(), result);
+  run([&] { kernels.airm(x, int64_t(n), z, int64_t(m), d, work.get(), result); });
   return out;
+}
+
+// ---- the loss -------------------------------------------------------------------------------------------------
+
+nb::tuple soft_neighbor_loss(In<double, 2> D, In<bool, 2> same, double sharpness, double floor, double smoothing,
+                             std::optional<In<double, 1>> weight, std::optional<In<double, 1>> reach) {
+  const size_t n = D.shape(0), m = D.shape(1);
+  if (same.shape(0) != n || same.shape(1) != m || m < 1) throw std::invalid_argument("D and same must be (n, m)");
+  if ((weight && weight->shape(0) != n) || (reach && reach->shape(0) != n))
+    throw std::invalid_argument("weight and reach must have one number per row of D");
+  auto gradient = make_array<double>({n, m});
+  const LossJob job{data_of(D),
+                    reinterpret_cast<const uint8_t*>(same.data()),
+                    int64_t(n),
+                    int64_t(m),
+                    sharpness,
+                    floor,
+                    smoothing,
+                    weight ? data_of(*weight) : nullptr,
+                    reach ? data_of(*reach) : nullptr};
+  double loss = 0, *result = gradient.data();
+  run([&] {
+    Buffer work = allocate(chosen->kernels.loss_work(job.m));
+    loss = chosen->kernels.soft_neighbor_loss(job, work.get(), result);
+  });
+  return nb::make_tuple(loss, gradient);
 }
 
 }  // namespace
@@ -464,7 +569,8 @@ Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
 
 NB_MODULE(_core, module) {
   using namespace knnpress;
-  chosen = &targets().back();
+  const char* forced = std::getenv("KNNPRESS_TARGET");
+  chosen = forced && *forced ? find_target(forced) : &targets().back();
   module.def("targets", [] {
     std::vector<std::string> names;
     for (const auto& t : targets()) names.push_back(t.name);
@@ -503,6 +609,12 @@ NB_MODULE(_core, module) {
   module.def("sinkhorn_pullback", &sinkhorn_pullback, "cost"_a, "X"_a, "potential"_a, "weight"_a, "tolerance"_a,
              "single"_a = false);
 
+  module.def("clouds", &clouds, "cost"_a, "index"_a, "x_offsets"_a, "x_weights"_a, "z_offsets"_a, "z_weights"_a,
+             "potential"_a.none(), "warm"_a, "tol"_a, "max_iter"_a);
+  module.def("clouds_pullback", &clouds_pullback, "cost"_a, "index"_a, "x_offsets"_a, "x_weights"_a, "z_offsets"_a,
+             "z_weights"_a, "potential"_a, "weight"_a, "tolerance"_a, "plan"_a, "gradient"_a);
+  module.def("cloud_self", &cloud_self, "cost"_a, "weights"_a, "tol"_a, "max_iter"_a);
+
   nb::enum_<SpectralMap>(module, "SpectralMap")
       .value("log", SpectralMap::log)
       .value("exp", SpectralMap::exp)
@@ -511,5 +623,7 @@ NB_MODULE(_core, module) {
   module.def("eigen", &eigen, "X"_a, "values"_a, "vectors"_a.none());
   module.def("spectral_map", &spectral_map, "X"_a, "map"_a, "out"_a,
              "congruence"_a.none() = nb::none());
+  module.def("soft_neighbor_loss", &soft_neighbor_loss, "D"_a, "same"_a, "sharpness"_a, "floor"_a, "smoothing"_a,
+             "weight"_a.none() = nb::none(), "reach"_a.none() = nb::none());
   module.def("airm_pairwise", &airm_pairwise, "factors"_a, "whiteners"_a);
 }

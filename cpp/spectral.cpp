@@ -535,9 +535,12 @@ void map_groups(const double* x, const double* m, int64_t n, int64_t row, int d,
   }
 }
 
+int64_t work_of(int d) { return 10LL * W * d * d * d; }  // multiplications of a pair of groups, roughly
+
 // Pairs of groups, so that their recurrences overlap; the last may be alone.
 void eigen(const double* x, int64_t n, int d, double* work, double* values, double* vectors) {
-  for (int64_t row = 0; row < n; row += 2 * W) {
+  Patience patience;
+  for (int64_t row = 0; row < n && !patience.over(work_of(d)); row += 2 * W) {
     const bool pair = n - row > W;
     const Scratch s = carve(work, d, pair ? 2 : 1);
     auto* some = vectors ? (pair ? eigen_groups<2, true> : eigen_groups<1, true>)
@@ -546,7 +549,8 @@ void eigen(const double* x, int64_t n, int d, double* work, double* values, doub
   }
 }
 void spectral_map(const double* x, const double* m, int64_t n, int d, SpectralMap map, double* work, double* out) {
-  for (int64_t row = 0; row < n; row += 2 * W) {
+  Patience patience;
+  for (int64_t row = 0; row < n && !patience.over(work_of(d)); row += 2 * W) {
     const bool pair = n - row > W;
     (pair ? map_groups<2> : map_groups<1>)(x, m, n, row, d, map, carve(work, d, pair ? 2 : 1), out);
   }
@@ -556,7 +560,7 @@ void spectral_map(const double* x, const double* m, int64_t n, int d, SpectralMa
 // generalised eigenvalues, and b has only the root of their condition.
 template <int G>
 void airm_groups(const double* factors, int64_t n, int64_t row, const double* whiteners, int64_t m, int d, const Scratch& s,
-                 double* out) {
+                 Patience& patience, double* out) {
   const int ld = stride(d);
   const int64_t square = int64_t(d) * ld;
   for (int k = 0; k < G; k++)
@@ -565,7 +569,7 @@ void airm_groups(const double* factors, int64_t n, int64_t row, const double* wh
       load_row(factors, n, row + k * W, d, i, i + 1, to);
       for (int c = i + 1; c < d; c++) to[c] = V{};
     }
-  for (int64_t j = 0; j < m; j++) {
+  for (int64_t j = 0; j < m && !patience.over(work_of(d)); j++) {
     const double* whitener = whiteners + j * d * d;
     V power[G];
     for (int k = 0; k < G; k++) {
@@ -597,9 +601,11 @@ void airm_groups(const double* factors, int64_t n, int64_t row, const double* wh
   }
 }
 void airm(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out) {
+  Patience patience;
   for (int64_t row = 0; row < n; row += 2 * W) {
     const bool pair = n - row > W;
-    (pair ? airm_groups<2> : airm_groups<1>)(factors, n, row, whiteners, m, d, carve(work, d, pair ? 2 : 1), out);
+    const Scratch s = carve(work, d, pair ? 2 : 1);
+    (pair ? airm_groups<2> : airm_groups<1>)(factors, n, row, whiteners, m, d, s, patience, out);
   }
 }
 

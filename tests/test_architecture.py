@@ -25,8 +25,20 @@ OPTIONAL = {
 
 #: Each part may import itself and those before it; `__init__` may import all.
 ORDER = [
-    *("_core", "typing", "exceptions", "files", "progress", "parallel", "rows", "cluster", "geometries", "neighbors"),
-    *("learning", "compression", "model_file", "estimators", "descriptors", "datasets", "experiments", "report", "cli"),
+    *("_core", "typing", "exceptions", "files", "progress", "parallel", "clouds", "rows", "cluster", "geometries"),
+    "neighbors",
+    *(
+        "learning",
+        "compression",
+        "model_file",
+        "estimators",
+        "export",
+        "descriptors",
+        "datasets",
+        "experiments",
+        "report",
+        "cli",
+    ),
     "__main__",
 ]
 #: What the order would allow but the flow of the data does not.

@@ -49,6 +49,16 @@ def test_the_names_of_the_classes_do_not_matter(name):
     assert one.selection_ == other.selection_
 
 
+def test_the_names_of_the_groups_do_not_matter(rng):
+    X, y = labelled("sqeuclidean", 60)
+    groups = np.arange(60) % 12
+    names = rng.permutation(12).astype(str)
+    model = SNC(6, max_iter=3)
+    one, other = clone(model).fit(X, y, groups=groups), clone(model).fit(X, y, groups=names[groups])
+    assert one.selection_ == other.selection_
+    assert_array_equal(one.prototypes_, other.prototypes_)
+
+
 @every_model
 def test_the_number_of_threads_does_not_matter(name):
     model, points = MODELS[name]

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knnpress import compression, datasets, descriptors, exceptions, geometries
-    from knnpress.estimators import SCC, SHC, SNC, DescriptorClassifier, PrototypeClassifier, PrototypeSampler
+    from knnpress.clouds import Clouds
+    from knnpress.estimators import SCC, SHC, SNC, SWC, DescriptorClassifier, PrototypeClassifier, PrototypeSampler
+    from knnpress.export import export_c, export_js
     from knnpress.model_file import load, save
 
 __all__ = [
     "SCC",
     "SHC",
     "SNC",
+    "SWC",
+    "Clouds",
     "DescriptorClassifier",
     "PrototypeClassifier",
     "PrototypeSampler",
@@ -22,6 +26,8 @@ __all__ = [
     "datasets",
     "descriptors",
     "exceptions",
+    "export_c",
+    "export_js",
     "geometries",
     "load",
     "save",
@@ -29,9 +35,11 @@ __all__ = [
 
 #: Where the names that are no modules live
 _HOMES = {
-    **dict.fromkeys(["SCC", "SHC", "SNC", "DescriptorClassifier"], "knnpress.estimators"),
+    **dict.fromkeys(["SCC", "SHC", "SNC", "SWC", "DescriptorClassifier"], "knnpress.estimators"),
     **dict.fromkeys(["PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),
+    "Clouds": "knnpress.clouds",
     **dict.fromkeys(["load", "save"], "knnpress.model_file"),
+    **dict.fromkeys(["export_c", "export_js"], "knnpress.export"),
 }
 
 

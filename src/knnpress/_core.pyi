@@ -63,6 +63,34 @@ def sinkhorn_pullback(
     tolerance: float,
     single: bool = False,
 ) -> NDArray[np.float64]: ...
+def clouds(
+    cost: NDArray[np.float64],
+    index: NDArray[np.int64],
+    x_offsets: NDArray[np.int64],
+    x_weights: NDArray[np.float64],
+    z_offsets: NDArray[np.int64],
+    z_weights: NDArray[np.float64],
+    potential: NDArray[np.float64] | None,
+    warm: bool,
+    tol: float,
+    max_iter: int,
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]: ...
+def clouds_pullback(
+    cost: NDArray[np.float64],
+    index: NDArray[np.int64],
+    x_offsets: NDArray[np.int64],
+    x_weights: NDArray[np.float64],
+    z_offsets: NDArray[np.int64],
+    z_weights: NDArray[np.float64],
+    potential: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    tolerance: float,
+    plan: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+) -> None: ...
+def cloud_self(
+    cost: NDArray[np.float64], weights: NDArray[np.float64], tol: float, max_iter: int
+) -> tuple[float, NDArray[np.float64], int, float]: ...
 
 class SpectralMap(enum.Enum):
     log = 0
@@ -78,3 +106,12 @@ def spectral_map(
     congruence: NDArray[np.float64] | None = None,
 ) -> None: ...
 def airm_pairwise(factors: NDArray[np.float64], whiteners: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def soft_neighbor_loss(
+    D: NDArray[np.float64],
+    same: NDArray[np.bool_],
+    sharpness: float,
+    floor: float,
+    smoothing: float,
+    weight: NDArray[np.float64] | None = None,
+    reach: NDArray[np.float64] | None = None,
+) -> tuple[float, NDArray[np.float64]]: ...

@@ -163,6 +163,10 @@ def _classes() -> dict[str, type[BaseEstimator]]:
     return {"Pipeline": Pipeline} | {cls.__name__: cls for cls in ours}
 
 
+def _size(points: Array) -> int:
+    return points.shape[1]
+
+
 def _is_ours(value: Any) -> bool:
     return _classes().get(type(value).__name__) is type(value)
 
@@ -365,8 +369,12 @@ def _check(model: Any) -> None:
         raise ValueError(f"prototype_labels_ must be one of classes_ for each of the {len(points)} prototypes")
     if np.shape(fitted.get("prototype_weights_", labels)) != labels.shape:
         raise ValueError(f"prototype_weights_ must be a number for each of the {len(points)} prototypes")
-    if model.n_features_in_ != points.shape[1]:
-        raise ValueError(f"n_features_in_ is {model.n_features_in_!r}, but points have size {points.shape[1]}")
+    levels = fitted.get("distance_levels_")
+    if levels is not None and (not isinstance(levels, np.ndarray) or levels.shape[:1] != classes.shape):
+        raise ValueError(f"distance_levels_ must be a row for each of the {len(classes)} classes")
+    size = getattr(model._geometry(), "n_dims_of", _size)(points)
+    if model.n_features_in_ != size:
+        raise ValueError(f"n_features_in_ is {model.n_features_in_!r}, but points have size {size}")
     gamma = fitted.get("gamma_", 1.0)
     if not isinstance(gamma, (float, int)) or not _GAMMA[0] <= gamma <= _GAMMA[1]:
         raise ValueError(f"gamma_ is {repr(gamma)[:40]}, not a number from {_GAMMA[0]:g} to {_GAMMA[1]:g}")

@@ -35,7 +35,7 @@ BLOCK_BYTES = 16 * 2**20
 MEMORY_BYTES = 256 * 2**20
 
 _TARGET_BLOCKS = 32  # enough to keep many threads even
-_LEAST_ROWS, _LEAST_BYTES = 64, 2048  # below this the call itself costs as much as the work
+_LEAST_ROWS, _LEAST_BYTES = 64, 32768  # below this the call itself costs as much as the work
 
 _GRACE = 0.0005  # seconds that other threads wait before they help
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from knnpress.clouds import Clouds
 from knnpress.exceptions import InvalidPointError
 from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks, row_blocks
 from knnpress.typing import Array, Indices, Labels
@@ -29,6 +30,8 @@ __all__ = [
     "Work",
     "add",
     "after",
+    "bytes_of",
+    "is_at_hand",
     "is_dask",
     "is_stored",
     "local_rows",
@@ -155,7 +158,7 @@ class LocalRows:
 
     Attributes
     ----------
-    X : ndarray or StoredPoints of shape (n, ...)
+    X : ndarray, Clouds or StoredPoints of shape (n, ...)
     y, weight, n_jobs
     budget : float
         Bytes that memories may take.
@@ -176,7 +179,7 @@ class LocalRows:
     @property
     def in_memory(self) -> bool:
         """Whether all points are at hand."""
-        return isinstance(self.X, np.ndarray)
+        return is_at_hand(self.X)
 
     def some(self, rows: Indices) -> LocalRows:
         """Some of the points alone, where they are in memory."""
@@ -238,7 +241,7 @@ def after(function: Callable[[Array], Array], check: Callable[[Array], Array], X
 
 def local_rows(X: Any, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
     """Checked points with their labels: arrays here, others where they are."""
-    return LocalRows(X, y, weight, n_jobs) if isinstance(X, np.ndarray) else X.rows(y, weight, n_jobs)
+    return LocalRows(X, y, weight, n_jobs) if is_at_hand(X) else X.rows(y, weight, n_jobs)
 
 
 def stored_blocks(shape: tuple[int, ...], n_prototypes: int, batch_size: int | None, chunks: Any) -> list[slice]:
@@ -285,7 +288,17 @@ def digest(rows: Rows, blocks: Sequence[slice]) -> str:
 
 
 def _hasher() -> Work:
-    return lambda X, *_: (hashlib.sha256(np.ascontiguousarray(X).data).hexdigest(), None)
+    return lambda X, *_: (hashlib.sha256(bytes_of(X)).hexdigest(), None)
+
+
+def bytes_of(X: Any) -> Any:
+    """All that points consist of, as bytes."""
+    return X.tobytes() if isinstance(X, Clouds) else np.ascontiguousarray(X).data
+
+
+def is_at_hand(X: Any) -> bool:
+    """Whether points are in memory, as an array or as clouds."""
+    return isinstance(X, (np.ndarray, Clouds))
 
 
 def is_dask(X: Any) -> bool:

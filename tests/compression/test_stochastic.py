@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
 from knnpress.datasets import load_digits_covariances
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
+from knnpress.learning.selection import DEFAULT
 
 SMOOTH = [name for name, geometry in GEOMETRIES.items() if isinstance(geometry, SmoothGeometry)]
 
@@ -63,13 +64,14 @@ def test_a_search_is_the_same_for_any_number_of_threads(name):
 
 
 @CUT_SHORT
-def test_where_labels_are_pure_noise_prototypes_are_held_back(rng):
-    X, y = rng.normal(size=(200, 5)), rng.integers(0, 2, 200)
-    found = compress(X, y, StochasticCompression(max_iter=20), m=20)
-    still = compress(X, y, StochasticCompression(**{**FIXED, "prior": np.inf}), m=20)
-    pushed = compress(X, y, StochasticCompression(max_iter=60, **{**FIXED, "prior": 0.0, "smoothing": 0.0}), m=20)
-    moved, far = (np.linalg.norm(one.points - still.points, axis=1).mean() for one in (found, pushed))
-    assert moved < 0.7 * far
+def test_where_labels_are_pure_noise_the_default_stays_and_probabilities_say_so(rng):
+    left = 0
+    for _ in range(6):
+        X, y = rng.normal(size=(200, 5)), rng.integers(0, 2, 200)
+        trace = compress(X, y, StochasticCompression(max_iter=20), m=20).trace
+        left += trace["setting"] != DEFAULT
+        assert trace["temperature"] < 0.2  # log-odds of next to nothing
+    assert left <= 2  # of six, by chance
 
 
 def test_points_that_speak_for_nothing_leave_the_default(rng):

@@ -12,6 +12,7 @@ from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import crossvalidation, selection
 from knnpress.learning.part import Part
 from knnpress.learning.selection import (
+    AXES,
     DEFAULT,
     HeldOut,
     Seen,
@@ -256,10 +257,10 @@ def test_what_the_user_fixed_stays():
     assert set(tried(everything, best=Setting(**everything))) == {Setting(**everything)}
 
 
-def test_weaker_priors_are_left_where_one_was_hopeless_and_a_start_that_stays_knows_no_smoothing():
+def test_weaker_priors_are_left_where_one_was_hopeless_and_no_other_start_is_tried_where_the_start_stays():
     assert len(tried({}, went_on=lambda: False)) < len(tried({}))
     still = tried({}, best=Setting(prior=np.inf))
-    assert {s.smoothing for s in still} == {DEFAULT.smoothing}
+    assert {s.start for s in still} == {DEFAULT.start}
 
 
 # All of it, on points
@@ -322,7 +323,7 @@ def test_the_hopeless_are_left_after_their_first_folds(monkeypatch):
     by_setting = {setting: counted.count(setting) for setting in set(counted)}
     assert by_setting[DEFAULT] == max(by_setting.values()) > 1
     softer = [n for setting, n in by_setting.items() if setting.sharpness != 1.0]
-    assert softer == [1]  # one fold of the first prior, and no other prior
+    assert softer == [1] * len(AXES["smoothing"])  # one fold of the first prior of each path, and no other prior
     assert found.trace["setting"] == DEFAULT
     assert {one["n_folds"] for one in found.trace["selection"]} == set(by_setting.values())
 

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from knnpress import _core
 from knnpress.cli.choices import DESCRIPTORS, LEARNED, METHODS
 from knnpress.cli.output import drop_output, notice, open_streams
 
@@ -84,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
         "prototypes.",
         epilog="knnpress COMMAND --help shows the options of a command and an example.",
     )
-    parser.add_argument("--version", action="version", version=f"knnpress {version('knnpress')}")
+    about = f"knnpress {version('knnpress')} (instruction set {_core.target()}, of {', '.join(_core.targets())})"
+    parser.add_argument("--version", action="version", version=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     _add(commands, "demo", "classify the digits that ship with scikit-learn", "knnpress demo")
@@ -131,11 +133,17 @@ def _parser() -> argparse.ArgumentParser:
         "predict",
         "tell the classes of images or points",
         "knnpress predict model.knnp new_photos/ -o out.csv",
-        "The columns are item (the path in FOLDER, or the row), prediction and probability.",
+        "The columns are item (the path in FOLDER, or the row), prediction, probability; with --reject, rejected.",
     )
     predict.add_argument("model", type=Path, metavar="MODEL.knnp")
     predict.add_argument("inputs", type=Path, nargs="+", metavar="FOLDER|IMAGE|POINTS")
     predict.add_argument("-o", "--output", type=Path, metavar="OUT.csv", help="without it, the output is printed")
+    predict.add_argument(
+        "--reject",
+        type=float,
+        metavar="SHARE",
+        help="mark items farther from the prototypes of every class than all but this share of its training points",
+    )
     _add_image_options(predict)
     _add_run_options(predict)
 
@@ -196,6 +204,23 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = _add(commands, "inspect", "show what a model contains", "knnpress inspect model.knnp")
     inspect.add_argument("model", type=Path, metavar="MODEL.knnp")
+
+    export = _add(
+        commands,
+        "export",
+        "write a model as C or JavaScript that needs nothing else",
+        "knnpress export model.knnp -o model.c",
+        "A name that ends in .h makes a header for C99 and C++17. The file says how it is called and what it needs.",
+    )
+    export.add_argument("model", type=Path, metavar="MODEL.knnp")
+    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    export.add_argument("--to", choices=("c", "js"), default="c", help="language (default: c)")
+    export.add_argument(
+        "--dtype",
+        choices=("float64", "float32"),
+        default="float64",
+        help="of the tables and the arithmetic with them (default: float64)",
+    )
 
     doctor = _add(
         commands,

@@ -9,6 +9,7 @@ import numpy as np
 
 from knnpress.cli.output import print_facts, print_table
 from knnpress.cli.queries import open_model, read_queries
+from knnpress.estimators.outliers import check_reject
 from knnpress.files import check_output, csv_text, replacing
 
 __all__ = ["run"]
@@ -27,11 +28,20 @@ def run(args: argparse.Namespace) -> None:
     rows = [
         [item, str(label), f"{share:.4f}"] for item, label, share in zip(queries.items, labels, winners, strict=True)
     ]
+    columns: tuple[str, ...] = _COLUMNS
+    if args.reject is not None:
+        if not hasattr(model.classifier, "outlier_score"):
+            raise ValueError(
+                f"{args.model} holds a {type(model.classifier).__name__}, which rejects nothing; use SCC, SHC or SNC"
+            )
+        rejected = model.classifier.outlier_score(queries.X) > 1.0 - check_reject(args.reject)
+        columns = (*_COLUMNS, "rejected")
+        rows = [[*row, "yes" if far else "no"] for row, far in zip(rows, rejected, strict=True)]
     if args.output is None and sys.stdout.isatty():
-        print_table(_COLUMNS, rows, right=(2,))
+        print_table(columns, rows, right=(2,))
     elif args.output is None:
-        sys.stdout.write(csv_text([_COLUMNS, *rows]))
+        sys.stdout.write(csv_text([columns, *rows]))
     else:
         with replacing(args.output) as file:
-            file.write(csv_text([_COLUMNS, *rows]).encode("utf-8", errors="backslashreplace"))
+            file.write(csv_text([columns, *rows]).encode("utf-8", errors="backslashreplace"))
         print_facts({"predictions": str(args.output), "items": str(len(rows))})

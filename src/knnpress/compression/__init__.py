@@ -3,6 +3,7 @@
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import (
     ClassCentroids,
+    CloudCentroids,
     Condensed,
     FastCondensed,
     KeepAll,
@@ -17,6 +18,7 @@ from knnpress.compression.tuning import Tuning, tune
 
 __all__ = [
     "ClassCentroids",
+    "CloudCentroids",
     "Compressor",
     "Condensed",
     "FastCondensed",

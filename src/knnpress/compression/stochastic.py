@@ -44,10 +44,10 @@ class StochasticCompression(BaseEstimator):
         "auto": that one, or half of it.
     prior : float or "auto"
         How strongly prototypes are held at their start, in points (see `knnpress.learning.prior.Prior`); 0 is the
-        paper's loss, infinity leaves the start as it is. "auto": 1, or 10, 0.1 or infinity.
+        paper's loss, infinity leaves the start as it is. "auto": 1, or 10, 0.1, 0.01 or infinity.
     smoothing : float or "auto"
         Share of the loss that keeps all prototypes within reach of all points (see
-        `knnpress.learning.loss.SoftNeighborLoss`); 0 is the paper's loss. "auto": 0.02, or 0 or 0.05.
+        `knnpress.learning.loss.SoftNeighborLoss`); 0 is the paper's loss. "auto": 0.02, or 0.
     vote : {"nearest", "soft", "auto"}
         Whether points are to be classified by the nearest prototype or by the probabilities of all.
     init : Compressor or None
@@ -177,7 +177,7 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[Learned, Geometry, Array | None]:
         """What was learned, under which geometry, and its vectors where that embeds points."""
         blocks = rows.cut(m, self.batch_size)
-        sample, groups = _sample(rows, blocks, groups, seed)
+        sample, groups = _sample(rows, blocks, groups, seed, getattr(geometry, "most_sampled", _SAMPLE))
         wishes, quick = self.wishes(), None
         embeddings: dict[str, Embedding] = {}
         opened = ExitStack()  # rows that workers are to forget
@@ -204,7 +204,7 @@ class StochasticCompression(BaseEstimator):
             view = embedded(geometry)
 
         def about() -> dict[str, str]:
-            X = rows.X if isinstance(rows, LocalRows) and rows.in_memory else digest(rows, blocks)
+            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else digest(rows, blocks)
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
@@ -380,31 +380,43 @@ def _canonical(
     """Points in memory in an order that does not depend on the one they came in, nor on the names of classes.
 
     Points are sorted by how far they are from the mean of all, which no congruence of matrices and no permutation of
-    bins changes, and then shuffled. Classes are numbered in the order of their first points, if `rename`; the last
-    result tells which is which.
+    bins changes, and then shuffled. Groups are numbered in the order of their first points, and so are classes, if
+    `rename`; the last result tells which is which.
     """
     names = np.arange(int(rows.y.max()) + 1)
     if not (isinstance(rows, LocalRows) and rows.in_memory):
         return rows, groups, names
     metric = geometry.start_geometry if isinstance(geometry, SmoothGeometry) else geometry
-    to_mean = metric.distances_to(rows.X.mean(axis=0, keepdims=True))
-    key = np.concatenate(rows.map(lambda: lambda X, *_: (to_mean(X)[:, 0], None), rows.cut(1)))
+    seen = rows
+    if hasattr(geometry, "summarize"):
+        metric, seen = SquaredEuclidean(), rows.transformed(geometry.summarize)
+    to_mean = metric.distances_to(seen.X.mean(axis=0, keepdims=True))
+    key = np.concatenate(seen.map(lambda: lambda X, *_: (to_mean(X)[:, 0], None), seen.cut(1)))
     order = np.argsort(key, kind="stable")[np.random.default_rng(seed).permutation(len(key))]
     if rename:
         names = np.argsort(np.unique(rows.y[order], return_index=True)[1])
     sorted_rows = rows.some(order)
     sorted_rows = replace(sorted_rows, y=np.argsort(names)[sorted_rows.y])
-    return sorted_rows, None if groups is None else groups[order], names
+    return sorted_rows, None if groups is None else _numbered(groups[order]), names
 
 
-def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
-    """At most `_SAMPLE` of the rows (and groups), with a share of each class, in memory."""
+def _numbered(groups: Array) -> Array:
+    """Groups by number, in the order of their first points: folds know nothing of their names."""
+    _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
+    numbered: Array = np.argsort(np.argsort(first))[codes]
+    return numbered
+
+
+def _sample(
+    rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int, most: int = _SAMPLE
+) -> tuple[LocalRows, Array | None]:
+    """At most so many of the rows (and groups), with a share of each class, in memory."""
     n = len(rows.y)
-    if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
+    if n <= most and isinstance(rows, LocalRows) and rows.in_memory:
         return rows, groups
     kept = np.arange(n)
-    if n > _SAMPLE:
-        share, rng = _SAMPLE / n, np.random.default_rng(seed)
+    if n > most:
+        share, rng = most / n, np.random.default_rng(seed)
         members = [np.flatnonzero(rows.y == c) for c in np.unique(rows.y)]
         drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
         kept = np.sort(np.concatenate(drawn))

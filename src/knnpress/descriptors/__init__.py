@@ -7,6 +7,7 @@
 `ShapeContext`            images to histograms (n, n_radial n_angular)         where the edges are
 `ColorHistogram`          images to histograms (n, n_bins^3)                   how often each colour occurs
 `GridHistogram`           images to histograms (n, size^2)                     where it is bright
+`Recenter`                SPD matrices of subjects or sessions to alike ones   by the mean of each group
 `SPDProjection`           SPD matrices to smaller ones                         keeps the classes apart
 ========================  ===================================================  =======================================
 
@@ -21,6 +22,7 @@ from knnpress.descriptors.bins import ColorHistogram, GridHistogram
 from knnpress.descriptors.covariance import RegionCovariance
 from knnpress.descriptors.images import ImageFile
 from knnpress.descriptors.projection import SPDProjection
+from knnpress.descriptors.recenter import Recenter
 from knnpress.descriptors.shape import ShapeContext
 from knnpress.descriptors.signals import SignalCovariance
 from knnpress.descriptors.words import BagOfWords
@@ -30,6 +32,7 @@ __all__ = [
     "ColorHistogram",
     "GridHistogram",
     "ImageFile",
+    "Recenter",
     "RegionCovariance",
     "SPDProjection",
     "ShapeContext",

@@ -5,5 +5,6 @@ from knnpress.estimators.prototype import PrototypeClassifier, PrototypeSampler
 from knnpress.estimators.scc import SCC
 from knnpress.estimators.shc import SHC
 from knnpress.estimators.snc import SNC
+from knnpress.estimators.swc import SWC
 
-__all__ = ["SCC", "SHC", "SNC", "DescriptorClassifier", "PrototypeClassifier", "PrototypeSampler"]
+__all__ = ["SCC", "SHC", "SNC", "SWC", "DescriptorClassifier", "PrototypeClassifier", "PrototypeSampler"]

@@ -18,7 +18,7 @@ from knnpress.cluster import as_points
 from knnpress.geometries import Geometry
 from knnpress.geometries.base import as_float_array
 from knnpress.parallel import MEMORY_BYTES
-from knnpress.rows import StoredPoints, is_dask, is_stored
+from knnpress.rows import StoredPoints, is_at_hand, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [
@@ -169,7 +169,7 @@ def present(
     points: Any, labels: Labels, weight: Array | None, groups: Labels | None
 ) -> tuple[Any, Labels, Array | None, Labels | None]:
     """The points whose weight is not zero: the others are absent. Those that are not in memory stay where they are."""
-    if weight is None or weight.all() or not isinstance(points, np.ndarray):
+    if weight is None or weight.all() or not is_at_hand(points):
         return points, labels, weight, groups
     kept = weight > 0
     return points[kept], labels[kept], weight[kept], None if groups is None else groups[kept]

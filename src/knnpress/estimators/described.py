@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -49,7 +50,7 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         self.descriptor = descriptor
         self.classifier = classifier
 
-    def fit(self, X: Any, y: ArrayLike, **settings: Any) -> DescriptorClassifier:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, **settings: Any) -> DescriptorClassifier:
         """Fit the descriptors, then the classifier on what they give.
 
         Parameters
@@ -57,6 +58,8 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         X : images or signals
             As the descriptor takes them.
         y : array of shape (n,)
+        groups : array of shape (n,) or None
+            E.g. subjects or sessions, for the descriptors that re-centre by them and the classifier's folds.
         **settings
             For the classifier's `fit`, e.g. sample_weight.
         """
@@ -64,21 +67,21 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         descriptors, points, cost = [], X, None
         for step in chain:
             descriptors.append(clone(step))
-            points = descriptors[-1].fit_transform(points, y)
+            points = descriptors[-1].fit_transform(points, y, **_wanted(descriptors[-1].fit, groups))
             cost = getattr(descriptors[-1], "ground_cost_", cost)
         classifier = clone(self.classifier)
         for name, value in classifier.get_params().items():
             if name.split("__")[-1] == "ground_cost" and value is None and cost is not None:
                 classifier.set_params(**{name: cost})
-        classifier.fit(points, y, **settings)
+        classifier.fit(points, y, **_wanted(classifier.fit, groups), **settings)
         self.descriptors_, self.classifier_ = descriptors, classifier
         return self
 
-    def describe(self, X: Any) -> Array:
-        """The points of images or signals X."""
+    def describe(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
+        """The points of images or signals X; `groups` are for descriptors that re-centre by them."""
         check_is_fitted(self)
         for step in self.descriptors_:
-            X = step.transform(X)
+            X = step.transform(X, **_wanted(step.transform, groups))
         return X
 
     @property
@@ -86,26 +89,43 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         """Classes, sorted."""
         return self.classifier_.classes_
 
-    def predict(self, X: Any) -> Labels:
-        """Labels of images or signals X, (n,)."""
-        points = self.describe(X)
-        return self.classifier_.predict(points)
+    def predict(self, X: Any, *, groups: ArrayLike | None = None, **how: Any) -> Labels:
+        """Labels of images or signals X, (n,); `how` is for the classifier's own `predict`, e.g. reject=0.05."""
+        points = self.describe(X, groups=groups)
+        return self.classifier_.predict(points, **how)
 
-    def predict_proba(self, X: Any) -> Array:
+    def outlier_score(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
+        """How strange images or signals are, (n,), by a classifier that knows, such as `SCC`."""
+        points = self.describe(X, groups=groups)
+        return self.classifier_.outlier_score(points)
+
+    def score_samples(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
+        """Log-density of images or signals, (n,), by a classifier that knows, such as `SCC`."""
+        points = self.describe(X, groups=groups)
+        return self.classifier_.score_samples(points)
+
+    def predict_proba(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
         """Probability of each class, (n, n_classes)."""
-        points = self.describe(X)
+        points = self.describe(X, groups=groups)
         return self.classifier_.predict_proba(points)
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
         """Distances of images or signals to every prototype, (n, m)."""
-        points = self.describe(X)
+        points = self.describe(X, groups=groups)
         return self.classifier_.transform(points)
 
-    def kneighbors(self, X: Any, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+    def kneighbors(
+        self, X: Any, n_neighbors: int | None = None, return_distance: bool = True, *, groups: ArrayLike | None = None
+    ) -> Any:
         """The nearest prototypes of images or signals, nearest first."""
-        points = self.describe(X)
+        points = self.describe(X, groups=groups)
         return self.classifier_.kneighbors(points, n_neighbors, return_distance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write descriptors and classifier to one file that `knnpress.load` reads."""
         save(self, path)
+
+
+def _wanted(method: Any, groups: ArrayLike | None) -> dict[str, Any]:
+    """The groups, where there are any and the method takes them."""
+    return {"groups": groups} if groups is not None and "groups" in signature(method).parameters else {}

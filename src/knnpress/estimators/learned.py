@@ -8,13 +8,30 @@ import warnings
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.tuning import tune
-from knnpress.estimators.checks import as_generator, check_training_set, remember_features
+from knnpress.estimators.checks import (
+    as_generator,
+    check_sample_weight,
+    check_training_set,
+    is_large,
+    remember_features,
+)
 from knnpress.estimators.model import PrototypeModel, both
+from knnpress.estimators.outliers import (
+    LEVELS,
+    average_levels,
+    check_reject,
+    class_levels,
+    nearest_of_class,
+    outlier_scores,
+    rejecting,
+    some_rows,
+)
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.descent import Problem, Start, represented
 from knnpress.learning.loss import log_softmax
@@ -37,10 +54,10 @@ gamma : float, "scale", "auto" or "tune"
     the training error (needs the extra ``tune``).
 prior : float or "auto"
     How strongly prototypes are held at their start, in points. 0 is the paper's loss; infinity leaves the start as it
-    is. "auto": 1, or 10, 0.1 or infinity.
+    is. "auto": 1, or 10, 0.1, 0.01 or infinity.
 smoothing : float or "auto"
     Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
-    well as old. 0 is the paper's loss. "auto": 0.02, or 0 or 0.05.
+    well as old. 0 is the paper's loss. "auto": 0.02, or 0.
 vote : {"nearest", "soft", "auto"}
     "nearest" as in the paper; "soft": the class with the largest sum of probabilities.
 n_neighbors : int
@@ -88,6 +105,13 @@ vote_ : {"nearest", "soft"}
     The setting that was learned with, and how points are classified.
 temperature_ : float
     What log-odds are multiplied by in `predict_proba`, so that probabilities are those of held-out points.
+calibration_ : dict
+    How `predict_proba` was calibrated: "method", "temperature" or "none" where no points could be held out, which
+    leaves the temperature at 1; "temperature"; "n_settings", those seen on the held-out points; and "held_out_loss",
+    the mean loss of these points at that temperature with the vote of the nearest, or None.
+distance_levels_ : ndarray of shape (n_classes, 19)
+    How far the training points of each class are from its nearest prototype: levels from the nearest to the farthest
+    point, for `outlier_score` and ``predict(X, reject=...)``. `partial_fit` averages them over the batches.
 n_iter_ : int
     Iterations of the last descent, that on all points.
 loss_curve_ : list of float
@@ -240,6 +264,18 @@ class LearnedModel(PrototypeModel):
         self.loss_curve_ = trace["loss_curve"]
         self.stopped_by_: str = trace["reason"]
         self.prototype_weights_ = trace["weights"]
+        best = next((seen for seen in trace["selection"] if seen["chosen"]), None)
+        self.calibration_: dict[str, Any] = _calibration(self.temperature_, best, len(trace["selection"]))
+        some, rows = some_rows(X, is_dask(X) or is_large(X))
+        labels = np.asarray(y).reshape(-1)
+        weight = check_sample_weight(sample_weight, self.class_weight, labels)
+        self.distance_levels_ = self._levels(some, labels[rows], None if weight is None else weight[rows])
+
+    def _levels(self, X: ArrayLike, y: Labels, weight: Array | None = None) -> Array:
+        near = nearest_of_class(self.transform(X), self._codes(), len(self.classes_))
+        if weight is not None:  # a class of absent points is none of ours
+            near, y, weight = near[weight > 0], y[weight > 0], weight[weight > 0]
+        return class_levels(near, np.searchsorted(self.classes_, y), weight)
 
     def _compressor(self) -> StochasticCompression:
         """The compressor, with what the model's own parameters say instead."""
@@ -304,19 +340,76 @@ class LearnedModel(PrototypeModel):
                 f"X has {points.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input"
             )
-        self._absorb(geometry, known, points, np.searchsorted(known, labels))
+        codes = np.searchsorted(known, labels)
+        before = getattr(self, "distance_levels_", np.full((len(known), len(LEVELS)), np.nan))
+        weight = self._class_weights(len(known))
+        self._absorb(geometry, known, points, codes)
         remember_features(self, X, points)
+        counts = np.bincount(codes, minlength=len(known))
+        self.distance_levels_ = average_levels(before, weight, self._levels(points, labels), counts)
+        if not hasattr(self, "calibration_"):
+            self.calibration_ = _calibration(getattr(self, "temperature_", 1.0), None, 0)
         return self
+
+    def _class_weights(self, n_classes: int) -> Array:
+        """Weight of the training points of each class so far."""
+        if not hasattr(self, "prototypes_"):
+            return np.zeros(n_classes)
+        return np.bincount(self._codes(), self.prototype_weights_, minlength=n_classes)
+
+    def predict(self, X: ArrayLike, *, reject: float | None = None, reject_label: Any = None) -> Labels:
+        """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk.
+
+        Parameters
+        ----------
+        X : array of shape (n, d) or (n, d, d)
+        reject : float or None
+            Share r of the training points of a class that may be refused: points that are farther from the prototypes
+            of every class than all but r of its training points get `reject_label`. None: every point gets a class.
+        reject_label : label or None
+            Where it cannot be in one array with the classes as it is, such as None, the result is one of objects.
+        """
+        labels = super().predict(X)
+        if reject is None:
+            return labels
+        share = check_reject(reject)
+        if is_dask(X):
+            raise TypeError("reject is given, and X is a dask array; compare its outlier_score(X) with 1 - reject")
+        return rejecting(labels, self.outlier_score(X) > 1.0 - share, reject_label)
+
+    def outlier_score(self, X: ArrayLike) -> Array:
+        """How strange each point is, (n,): larger is stranger. Of a dask array a lazy one, chunk by chunk.
+
+        Up to 1, the share of the training points of a class that are nearer to its prototypes than the point is; above
+        1, how many times farther it is than the farthest of them. Of the classes, the one that gives least.
+        """
+        if is_dask(X) or is_large(X):
+            return self._by_chunk("outlier_score", X)
+        near = nearest_of_class(self.transform(X), self._codes(), len(self.classes_))
+        if not hasattr(self, "distance_levels_"):
+            raise ValueError("this model was fitted by a knnpress that did not keep distance_levels_; fit it again")
+        return outlier_scores(near, self.distance_levels_)
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        r"""Log-density of each point, up to a constant, (n,): :math:`\log \frac{1}{m} \sum_j \exp(-\gamma^2 D_{ij})`.
+
+        Larger is more usual. It compares points of one model, not models. Of a dask array a lazy one, chunk by chunk.
+        """
+        if is_dask(X) or is_large(X):
+            return self._by_chunk("score_samples", X)
+        logits = -(getattr(self, "gamma_", 1.0) ** 2) * self.transform(X)
+        density: Array = logsumexp(logits, axis=1) - np.log(logits.shape[1])
+        return density
 
     def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         compressor, rng = self._compressor(), as_generator(self.random_state)
         first, fitted, metric = not hasattr(self, "prototypes_"), geometry, geometry
-        old = X[:0] if first else self.prototypes_
+        old = [] if first else [self.prototypes_]
         if isinstance(geometry, EmbeddedGeometry):
             fitted, metric = geometry.fitted_to(X), SquaredEuclidean()
             X = fitted.embed(X, self.n_jobs)
-            old = X[:0] if first else np.asarray(self.prototype_vectors_)
+            old = [] if first else [np.asarray(self.prototype_vectors_)]
         assert isinstance(metric, SmoothGeometry)
         codes, weights = (y[:0], np.zeros(0)) if first else (self._codes(), self.prototype_weights_)
         share = int(self.n_prototypes) // len(classes)
@@ -327,7 +420,7 @@ class LearnedModel(PrototypeModel):
                 own = y == c
                 added.append(compressor.start(X[own], y[own], metric, missing, rng, self.n_jobs))
         start = Start(
-            np.concatenate([old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
+            np.concatenate([*old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
         )
         weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
         rows = LocalRows(X, y, None, self.n_jobs)
@@ -383,6 +476,16 @@ class LearnedModel(PrototypeModel):
         logits = getattr(self, "temperature_", 1.0) * scores[vote == "soft"]
         _, share = log_softmax(logits)
         return logits.argmax(axis=1), share  # a tiny gamma makes all shares alike, not all distances
+
+
+def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:
+    """As it stands in ``calibration_``; `best` is what held-out points said of the setting that was chosen."""
+    return {
+        "method": "none" if best is None else "temperature",
+        "temperature": float(temperature),
+        "n_settings": n_settings,
+        "held_out_loss": None if best is None else float(best["loss"]),
+    }
 
 
 class _Last(BaseEstimator):

@@ -8,6 +8,7 @@
 `SquaredEuclidean`        vectors (n, d)              squared Euclidean distance
 `Sinkhorn`                histograms (n, d)           entropic optimal transport on a ground cost
 `EMD`                     histograms (n, d)           exact optimal transport on a ground cost (extra: ot)
+`CloudSinkhorn`           clouds, `knnpress.Clouds`   entropic optimal transport between sets of weighted points
 `Hellinger`               histograms (n, d)           squared Euclidean distance of square roots of bins
 ========================  ==========================  ============================================================
 """
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 from knnpress.geometries.base import EmbeddedGeometry, Geometry, SmoothGeometry
+from knnpress.geometries.clouds import CloudSinkhorn
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram import EMD, Sinkhorn
@@ -25,6 +27,7 @@ __all__ = [
     "AIRM",
     "EMD",
     "JBLD",
+    "CloudSinkhorn",
     "EmbeddedGeometry",
     "Geometry",
     "Hellinger",
@@ -46,6 +49,7 @@ _BY_NAME: dict[str, type[Geometry]] = {
     "hellinger": Hellinger,
     "sinkhorn": Sinkhorn,
     "emd": EMD,
+    "clouds": CloudSinkhorn,
 }
 
 
@@ -57,8 +61,8 @@ def geometry_name(geometry: Geometry) -> str:
 def as_geometry(geometry: Geometry | str) -> Geometry:
     """Return a geometry given by object or by name.
 
-    Names: "jbld", "airm", "logeuclid", "tangent", "sqeuclidean", "hellinger"; "sinkhorn" and "emd" need their ground
-    cost, so give the object.
+    Names: "jbld", "airm", "logeuclid", "tangent", "sqeuclidean", "hellinger", "clouds"; "sinkhorn" and "emd" need
+    their ground cost, so give the object.
     """
     if isinstance(geometry, str):
         if geometry not in _BY_NAME:

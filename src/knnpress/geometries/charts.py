@@ -11,7 +11,7 @@ from knnpress.geometries.base import Placed
 from knnpress.geometries.spectral import eigh
 from knnpress.typing import Array
 
-__all__ = ["CholeskyChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
+__all__ = ["CholeskyChart", "CloudChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
 
 _LARGEST_LOG = 300.0
 _SMALLEST = float(np.finfo(np.float64).tiny)  # eigenvalues that rounding made negative count as this
@@ -242,3 +242,67 @@ class RootChart:
         squares, total = self._squares(theta)
         h = squares / total
         return Placed(h, lambda grad: 2.0 * theta / total * (grad - np.einsum("jk,jk->j", h, grad)[:, None]))
+
+
+@dataclass(frozen=True)
+class CloudChart:
+    r"""Clouds of k points by their positions and the roots of their weights, (m, k, d + 1) with weights last:
+
+    .. math:: \theta = \left(\sqrt{b^0_k}\, z_k,\; \sigma w_k\right), \qquad
+              b_k = \frac{w_k^2 + \epsilon}{\sum (w^2 + \epsilon)}
+
+    Near the start the norm of theta is then what transport takes: moving a point costs its weight times the squared
+    distance. :math:`\sigma` is how far the points of the starts are spread, so that weights count like positions.
+
+    Attributes
+    ----------
+    roots : ndarray of shape (m, k)
+        Of the weights at the start.
+    unit : float
+    floor : float
+        Keeps a weight from vanishing.
+    """
+
+    roots: Array
+    unit: float
+    floor: float = 1e-8
+
+    @classmethod
+    def around(cls, start: Array) -> CloudChart:
+        """The chart at the starts, (m, k, d + 1)."""
+        weights, points = start[:, :, -1], start[:, :, :-1]
+        roots = np.sqrt(np.maximum(weights, 0.25 / start.shape[1]))
+        off = points - np.einsum("jk,jkd->jd", weights, points)[:, None]
+        unit = float(np.sqrt(np.einsum("jk,jkd,jkd->j", weights, off, off).mean()))
+        return cls(roots, unit if unit > 0 else 1.0)
+
+    def to_theta(self, point: Array) -> Array:
+        """(m, k, d + 1) clouds to (m, k (d + 1)) parameters."""
+        theta = np.empty_like(point)
+        theta[:, :, :-1] = self.roots[:, :, None] * point[:, :, :-1]
+        theta[:, :, -1] = self.unit * np.sqrt(point[:, :, -1])
+        return theta.reshape(len(point), -1)
+
+    def to_point(self, theta: Array) -> Array:
+        """(m, k (d + 1)) parameters to (m, k, d + 1) clouds."""
+        return self.at(theta).points
+
+    def at(self, theta: Array) -> Placed:
+        """The clouds, and what takes a gradient in positions and weights to one in theta."""
+        m, k = self.roots.shape
+        theta = theta.reshape(m, k, -1)
+        w = theta[:, :, -1] / self.unit
+        squares = w**2 + self.floor
+        total = squares.sum(axis=1, keepdims=True)
+        points = np.empty_like(theta)
+        points[:, :, :-1] = theta[:, :, :-1] / self.roots[:, :, None]
+        points[:, :, -1] = squares / total
+
+        def pullback(grad: Array) -> Array:
+            g, b = grad[:, :, -1], points[:, :, -1]
+            back = np.empty_like(grad)
+            back[:, :, :-1] = grad[:, :, :-1] / self.roots[:, :, None]
+            back[:, :, -1] = 2.0 * w / total * (g - np.einsum("jk,jk->j", b, g)[:, None]) / self.unit
+            return back.reshape(m, -1)
+
+        return Placed(points, pullback)

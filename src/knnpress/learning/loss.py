@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from knnpress import _core
 from knnpress.typing import Array
 
 __all__ = ["SoftNeighborLoss", "log_softmax"]
@@ -73,38 +74,8 @@ class SoftNeighborLoss:
         gradient : ndarray of shape (n, m)
             dloss / dD.
         """
-        sharpness, floor = self.gamma**2, self.label_noise / (1.0 - self.label_noise) / self.n_classes
-        logits = -sharpness * D
-        log_all, P = log_softmax(logits)
-        losses, Q = _within_class(logits, log_all, P, same_class)
-        scale = np.full(len(D), sharpness * (1.0 - self.smoothing))  # of each row's derivative, once: D is large
-        if floor:
-            log_floored = np.logaddexp(-losses, np.log(floor))
-            scale *= np.exp(-losses - log_floored)
-            losses = np.log1p(floor) - log_floored
-        losses *= 1.0 - self.smoothing
-        some = slice(None) if reach is None else np.flatnonzero(reach)
-        even = np.full(len(D), self.smoothing) if reach is None else self.smoothing * reach[some]
-        if self.smoothing:
-            losses[some] += even * (log_all[some] - logits[some].mean(axis=1))
-        if weight is not None:
-            losses, scale, even = weight * losses, weight * scale, weight[some] * even
-        Q -= P
-        Q *= scale[:, None]
-        if self.smoothing:
-            Q[some] += (sharpness * even)[:, None] * (1.0 / D.shape[1] - P[some])
-        return float(losses.sum()), Q
-
-
-def _within_class(logits: Array, log_all: Array, P: Array, same_class: Array) -> tuple[Array, Array]:
-    """-log p_i, (n,), and the softmax over the prototypes of the same class, (n, m)."""
-    Q = np.where(same_class, P, 0.0)
-    chance = Q.sum(axis=1)
-    rare = chance < 1e-200  # they may have underflowed
-    with np.errstate(divide="ignore", invalid="ignore"):
-        losses = -np.log(chance)
-        Q /= chance[:, None]
-    if rare.any():
-        log_same, Q[rare] = log_softmax(np.where(same_class[rare], logits[rare], -np.inf))
-        losses[rare] = log_all[rare] - log_same
-    return losses, Q
+        floor = self.label_noise / (1.0 - self.label_noise) / self.n_classes
+        loss, gradient = _core.soft_neighbor_loss(
+            np.ascontiguousarray(D, dtype=np.float64), same_class, self.gamma**2, floor, self.smoothing, weight, reach
+        )
+        return loss, gradient

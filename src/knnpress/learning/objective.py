@@ -12,7 +12,7 @@ import numpy as np
 from knnpress.geometries.base import Chart, Focus, SmoothGeometry
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows, Memory, Rows, Work
+from knnpress.rows import LocalRows, Memory, Rows, Work, bytes_of
 from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective", "Scale"]
@@ -190,7 +190,7 @@ class _Terms:
         n_drawn = min(n, -(-n * _REACH // self.n_points))
         if not self.loss.smoothing or n_drawn == n:
             return None
-        drawn = np.random.default_rng(zlib.crc32(np.ascontiguousarray(X[0]).data)).choice(n, n_drawn, replace=False)
+        drawn = np.random.default_rng(zlib.crc32(bytes_of(X[:1]))).choice(n, n_drawn, replace=False)
         reach = np.zeros(n)
         reach[drawn] = n / n_drawn
         return reach

@@ -26,7 +26,7 @@ class Part:
         self.view, self.job = view, job
         self.starts: dict[int, Start] = {}
         self.problems: dict[Any, Problem] = {}
-        self.ended: dict[tuple[float, str], Array] = {}  # where the last descent of a path ended
+        self.ended: dict[tuple[float, float, str], Array] = {}  # where the last descent of a path ended
 
     def start(self, n_prototypes: int) -> Start:
         """Where descents begin: centroids of k-means within each class, unless the user gave another start."""
@@ -52,7 +52,7 @@ class Part:
     def scores(self, setting: Setting, held_out: LocalRows, n_classes: int) -> tuple[Array, Array]:
         """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
         problem, gamma = self.problem(setting), self.gamma(setting)
-        path = (setting.sharpness, setting.start)
+        path = (setting.sharpness, setting.smoothing, setting.start)
 
         def descend(state: State | None, keep: Keep | None) -> State:
             found = problem.learn(

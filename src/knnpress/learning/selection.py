@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from knnpress.learning.loss import log_softmax
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = [
@@ -62,12 +63,12 @@ class Setting:
 #: What is taken unless the data speak against it; it suited digits, ETH-80 and FPHA
 DEFAULT = Setting()
 
-#: What else is tried. Priors from strong to weak: in a fold each descent begins where the last one of the same
-#: sharpness and start ended
+#: What else is tried: every sharpness with every smoothing, since what suits one need not suit another. Priors from
+#: strong to weak: in a fold each descent begins where the last one of the same path ended
 AXES: dict[str, tuple[Any, ...]] = {
     "sharpness": (1.0, 0.25),
-    "prior": (10.0, 1.0, 0.1),
-    "smoothing": (0.02, 0.0, 0.05),
+    "smoothing": (0.02, 0.0),
+    "prior": (10.0, 1.0, 0.1, 0.01),
     "start": ("centroids", "grown"),
 }
 
@@ -123,8 +124,7 @@ class Seen:
         rows = np.arange(len(labels))
 
         def at(log_temperature: float) -> Array:
-            scaled = np.exp(log_temperature) * scores
-            p = np.exp(scaled[rows, labels] - logsumexp(scaled, axis=1))
+            p = log_softmax(np.exp(log_temperature) * scores)[1][rows, labels]
             losses: Array = -np.log((p + max(floor, 1e-12)) / (1.0 + floor))
             return losses
 
@@ -183,22 +183,20 @@ def candidates(
 ) -> Iterator[Setting]:
     """Settings worth trying, in order; what the user fixed stays.
 
-    First the start itself, then priors from strong to weak at each sharpness, as long as the last one was not hopeless
-    (`went_on`). The later ones vary what is `best` by then.
+    First the start itself, then priors from strong to weak at each sharpness and smoothing, as long as the last one was
+    not hopeless (`went_on`). Other starts are tried with what is `best` by then.
     """
     axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
     if "prior" not in fixed:
         yield replace(first, prior=np.inf)
-    for sharpness in axes["sharpness"]:
+    for sharpness, smoothing in product(axes["sharpness"], axes["smoothing"]):
         for prior in axes["prior"]:
-            yield replace(first, sharpness=sharpness, prior=prior)
+            yield replace(first, sharpness=sharpness, smoothing=smoothing, prior=prior)
             if not went_on():
                 break
-    if np.isinf(best().prior):  # what does not move knows nothing of the rest
+    if np.isinf(best().prior):  # what does not move knows nothing of other starts
         return
-    for smoothing in axes["smoothing"][1:]:
-        yield replace(best(), smoothing=smoothing)
     for start in axes["start"][1:] if can_grow else ():
         yield replace(best(), start=start)
 
@@ -270,5 +268,5 @@ def class_scores(D: Array, labels: Indices, gamma: float, n_classes: int) -> tup
     nearest, soft = np.full((len(D), n_classes), -np.inf), np.full((len(D), n_classes), -np.inf)
     for c in np.unique(labels):
         own = logits[:, labels == c]
-        nearest[:, c], soft[:, c] = own.max(axis=1), logsumexp(own, axis=1)
+        nearest[:, c], soft[:, c] = own.max(axis=1), log_softmax(own)[0]
     return nearest, soft

@@ -1,0 +1,364 @@
+"""Clouds: sets of weighted points, such as the words of documents or the local features of images."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from knnpress.exceptions import InvalidPointError
+from knnpress.files import replacing
+from knnpress.typing import Array, ArrayLike, Indices
+
+__all__ = ["Cloud", "Clouds"]
+
+_LARGEST = 1e150  # squares of larger numbers overflow
+
+
+class Cloud(NamedTuple):
+    """One cloud: its points, (k, d), and their weights, (k,), which sum to one."""
+
+    points: Array
+    weights: Array
+
+
+class Clouds:
+    """n sets of weighted points in one flat array, as CSR stores the rows of a sparse matrix.
+
+    Cloud i consists of ``points[offsets[i]:offsets[i + 1]]``. Weights are scaled to sum to one in each cloud.
+
+    Indexing with a slice, a mask or row numbers gives `Clouds` again, without copying points; a single number gives a
+    `Cloud`. So scikit-learn's splitters and ``cross_val_score`` can cut it.
+
+    Parameters
+    ----------
+    points : array of shape (n_points, d)
+        The points of all clouds, one cloud after the other.
+    offsets : array of shape (n + 1,)
+        Where each cloud begins; the last is ``n_points``. No cloud may be empty.
+    weights : array of shape (n_points,) or None
+        Positive; None: the points of a cloud weigh the same.
+
+    Attributes
+    ----------
+    table : ndarray of shape (n_table, d)
+        Every point that is stored. Clouds that share points, such as words, store each of them once.
+    index : ndarray of shape (n_points,)
+        The row of `table` of each point.
+    offsets : ndarray of shape (n + 1,)
+    weights : ndarray of shape (n_points,)
+    shape : tuple
+        (n, d).
+
+    Examples
+    --------
+    >>> import knnpress as kp
+    >>> clouds = kp.Clouds([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]], offsets=[0, 2, 3])
+    >>> clouds
+    Clouds(2 clouds of 1 to 2 points in 2 dimensions)
+    >>> clouds[0].weights
+    array([0.5, 0.5])
+    """
+
+    table: Array
+    index: Indices
+    offsets: Indices
+    weights: Array
+
+    def __init__(self, points: ArrayLike, offsets: ArrayLike, weights: ArrayLike | None = None) -> None:
+        table = _as_table(points, "points")
+        starts = _as_offsets(offsets, len(table))
+        bad = _bad_row(table)
+        if bad is not None:
+            cloud = int(np.searchsorted(starts, bad, "right")) - 1
+            raise InvalidPointError(_what_is_wrong(f"point {bad - starts[cloud]} of cloud {cloud}", table[bad]))
+        self._set(table, np.arange(len(table)), starts, _as_weights(weights, starts))
+
+    def _set(self, table: Array, index: Indices, offsets: Indices, weights: Array) -> None:
+        self.table, self.index, self.offsets, self.weights = table, index, offsets, weights
+
+    @classmethod
+    def _made_of(cls, table: Array, index: Indices, offsets: Indices, weights: Array) -> Clouds:
+        """From parts that are known to be right."""
+        made = cls.__new__(cls)
+        made._set(table, index, offsets, weights)
+        return made
+
+    @classmethod
+    def from_list(cls, clouds: Iterable[ArrayLike], weights: Iterable[ArrayLike] | None = None) -> Clouds:
+        """Clouds from a list of arrays, (k_i, d) each, and a list of their weights, (k_i,) each.
+
+        Examples
+        --------
+        >>> import knnpress as kp
+        >>> kp.Clouds.from_list([[[0.0], [1.0]], [[2.0]]]).shape
+        (2, 1)
+        """
+        arrays = [np.asarray(cloud, dtype=np.float64) for cloud in clouds]
+        if not arrays:
+            raise ValueError("there are no clouds; give at least one")
+        for i, array in enumerate(arrays):
+            if array.ndim != 2:
+                raise ValueError(f"cloud {i} has shape {array.shape}; expected (n_points, n_dims)")
+            if array.shape[1] != arrays[0].shape[1]:
+                raise ValueError(
+                    f"cloud {i} has points of {array.shape[1]} dimensions and cloud 0 of {arrays[0].shape[1]}; they "
+                    "must agree"
+                )
+        offsets = np.cumsum([0, *(len(array) for array in arrays)])
+        flat = None
+        if weights is not None:
+            parts = [np.asarray(part, dtype=np.float64) for part in weights]
+            if len(parts) != len(arrays):
+                raise ValueError(f"there are {len(parts)} arrays of weights and {len(arrays)} clouds; they must agree")
+            for i, (part, array) in enumerate(zip(parts, arrays, strict=True)):
+                if part.shape != (len(array),):
+                    raise ValueError(
+                        f"the weights of cloud {i} have shape {part.shape}; give one for each of its {len(array)} "
+                        "points"
+                    )
+            flat = np.concatenate(parts)
+        return cls(np.concatenate(arrays), offsets, flat)
+
+    @classmethod
+    def from_csr(cls, matrix: Any, vectors: ArrayLike) -> Clouds:
+        """Clouds from a sparse matrix of counts or weights, (n, v), and a vector for each of its columns, (v, d).
+
+        A row is the cloud of the vectors of its columns, weighted by its entries. Vectors are stored once, not once
+        per entry. Entries of zero are left out.
+
+        Examples
+        --------
+        >>> import knnpress as kp
+        >>> from scipy.sparse import csr_matrix
+        >>> clouds = kp.Clouds.from_csr(csr_matrix([[2, 0, 1], [0, 1, 0]]), [[0.0], [1.0], [2.0]])
+        >>> clouds[0].points.ravel(), clouds[0].weights.round(2)
+        (array([0., 2.]), array([0.67, 0.33]))
+        """
+        table = _as_table(vectors, "vectors")
+        if not hasattr(matrix, "tocsr"):
+            raise TypeError(
+                f"matrix is a {type(matrix).__name__}; give a sparse matrix, e.g. scipy.sparse.csr_array(…)"
+            )
+        csr = matrix.tocsr().copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        if csr.shape[1] != len(table):
+            raise ValueError(f"matrix has {csr.shape[1]} columns and there are {len(table)} vectors; they must agree")
+        offsets = csr.indptr.astype(np.intp)
+        empty = np.flatnonzero(np.diff(offsets) == 0)
+        if len(empty):
+            raise InvalidPointError(
+                f"row {empty[0]} of the matrix is all zero, as are {len(empty)} of {csr.shape[0]} rows, e.g. documents "
+                "without a known word; remove them"
+            )
+        if csr.shape[0] == 0:
+            raise ValueError("the matrix has no rows; give at least one")
+        bad = _bad_row(table)
+        if bad is not None:
+            raise InvalidPointError(_what_is_wrong(f"vector {bad}", table[bad]))
+        weights = _as_weights(csr.data, offsets)
+        return cls._made_of(table, csr.indices.astype(np.intp), offsets, weights)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of clouds, and dimension of their points."""
+        return len(self), self.table.shape[1]
+
+    @property
+    def sizes(self) -> Indices:
+        """Number of points of each cloud, (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def points(self) -> Array:
+        """The points of all clouds, one cloud after the other, (n_points, d): a copy."""
+        return self.table[self.index]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the points would take, were none shared."""
+        return 8 * len(self.index) * (self.table.shape[1] + 1)
+
+    def means(self) -> Array:
+        """Weighted mean of each cloud, (n, d)."""
+        from scipy.sparse import csr_array
+
+        shape = (len(self), len(self.table))
+        means: Array = csr_array((self.weights, self.index, self.offsets), shape=shape) @ self.table
+        return means
+
+    def tobytes(self) -> bytes:
+        """All that the clouds consist of: the same for equal clouds, however they are stored."""
+        parts = (self.sizes.astype(np.int64), self.weights, self.points)
+        return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Cloud]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Some of the clouds; a single number gives one `Cloud`."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # as scikit-learn asks
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                stop = max(start, stop)
+                at = slice(self.offsets[start], self.offsets[stop])
+                offsets = self.offsets[start : stop + 1] - self.offsets[start]
+                return self._made_of(self.table, self.index[at], offsets, self.weights[at])
+            return self[np.arange(start, stop, step)]
+        if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+            row = operator.index(rows) + (len(self) if rows < 0 else 0)
+            if not 0 <= row < len(self):
+                raise IndexError(f"there is no cloud {rows}; there are {len(self)}")
+            at = slice(self.offsets[row], self.offsets[row + 1])
+            return Cloud(self.table[self.index[at]], self.weights[at])
+        chosen = np.asarray(rows)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
+            raise IndexError("clouds are indexed by a number, a slice, a mask or an array of row numbers")
+        if chosen.dtype.kind == "b" and len(chosen) != len(self):
+            raise IndexError(f"the mask has {len(chosen)} entries, and there are {len(self)} clouds")
+        chosen = np.arange(len(self))[chosen.astype(np.intp) if chosen.dtype.kind != "b" else chosen]
+        sizes = self.sizes[chosen]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        flat = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
+        return self._made_of(self.table, self.index[flat], offsets, self.weights[flat])
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same clouds, however they are stored."""
+        if not isinstance(other, Clouds):
+            return NotImplemented
+        return (
+            self.shape == other.shape
+            and np.array_equal(self.offsets, other.offsets)
+            and np.array_equal(self.weights, other.weights)
+            and np.array_equal(self.points, other.points)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        """Refuse: clouds differ in size."""
+        raise TypeError("Clouds differ in size and are no array; use clouds.points, or a list of clouds[i].points")
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        if n == 0:
+            return f"Clouds(0 clouds in {d} dimensions)"
+        low, high = int(self.sizes.min()), int(self.sizes.max())
+        size = f"{low}" if low == high else f"{low} to {high}"
+        return f"Clouds({n} cloud{'s' * (n != 1)} of {size} point{'s' * (high != 1)} in {d} dimension{'s' * (d != 1)})"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to one .npz file, replaced in one step; shared points are written once."""
+        used, index = np.unique(self.index, return_inverse=True)
+        with replacing(_path(path)) as file:
+            np.savez(file, table=self.table[used], index=index, offsets=self.offsets, weights=self.weights)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Clouds:
+        """Read what `save` wrote; nothing in the file is run."""
+        try:
+            with np.load(_path(path), allow_pickle=False) as file:
+                table, index, offsets, weights = (file[name] for name in ("table", "index", "offsets", "weights"))
+        except (KeyError, ValueError, EOFError) as error:
+            raise ValueError(f"{path} holds no clouds ({error}); give a file that Clouds.save wrote") from error
+        table = _as_table(table, "table")
+        if (
+            index.ndim != 1
+            or index.dtype.kind not in "iu"
+            or (len(index) and not 0 <= index.min() <= index.max() < len(table))
+        ):
+            raise ValueError(f"{path} is damaged: its index points beyond its {len(table)} points; save it again")
+        starts = _as_offsets(offsets, len(index))
+        bad = _bad_row(table)
+        if bad is not None:
+            raise InvalidPointError(_what_is_wrong(f"point {bad} of {path}", table[bad]))
+        checked = _as_weights(weights, starts)
+        same = weights.shape == checked.shape and np.allclose(weights, checked, rtol=1e-12, atol=0.0)
+        return cls._made_of(table, index.astype(np.intp), starts, weights.astype(np.float64) if same else checked)
+
+
+def _path(path: str | os.PathLike[str]) -> Any:
+    from pathlib import Path
+
+    return Path(path)
+
+
+def _as_table(points: ArrayLike, name: str) -> Array:
+    table = np.require(np.asarray(points), np.float64, ["C", "A"])
+    if table.ndim != 2 or table.shape[1] == 0:
+        raise ValueError(f"{name} has shape {table.shape}; expected (n_points, n_dims)")
+    return table
+
+
+def _as_offsets(offsets: ArrayLike, n_points: int) -> Indices:
+    array = np.asarray(offsets)
+    if array.ndim != 1 or len(array) < 2 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"offsets has shape {array.shape} and dtype {array.dtype}; give n + 1 whole numbers for n clouds, n > 0"
+        )
+    array = array.astype(np.intp)
+    if array[0] != 0 or array[-1] != n_points:
+        raise ValueError(
+            f"offsets goes from {array[0]} to {array[-1]}; it must begin with 0 and end with the number of points, "
+            f"{n_points}"
+        )
+    sizes = np.diff(array)
+    if (sizes < 0).any():
+        cloud = int(np.flatnonzero(sizes < 0)[0])
+        raise ValueError(
+            f"offsets does not ascend: cloud {cloud} begins at {array[cloud]} and ends at {array[cloud + 1]}; sort the "
+            "points by cloud"
+        )
+    if (sizes == 0).any():
+        raise InvalidPointError(
+            f"cloud {int(np.flatnonzero(sizes == 0)[0])} is empty, as are {(sizes == 0).sum()} of {len(sizes)} clouds; "
+            "remove them"
+        )
+    return array
+
+
+def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
+    """Weights that sum to one in each cloud."""
+    sizes = np.diff(offsets)
+    if weights is None:
+        return np.repeat(1.0 / sizes, sizes)
+    array = np.require(np.asarray(weights), np.float64, ["C", "A"])
+    if array.shape != (offsets[-1],):
+        raise ValueError(f"weights has shape {array.shape}; give one weight for each of the {offsets[-1]} points")
+    bad = ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        cloud = int(np.searchsorted(offsets, row, "right")) - 1
+        raise InvalidPointError(
+            f"the weight of point {row - offsets[cloud]} of cloud {cloud} is {array[row]}, as are {bad.sum()} of "
+            f"{len(array)} weights that are not positive; remove these points"
+        )
+    largest = np.maximum.reduceat(array, offsets[:-1])
+    scaled = array / np.repeat(largest, sizes)  # first by the largest: sums may overflow
+    scaled /= np.repeat(np.add.reduceat(scaled, offsets[:-1]), sizes)
+    return np.maximum(scaled, np.finfo(np.float64).tiny)
+
+
+def _bad_row(table: Array) -> int | None:
+    """The first row with NaN, infinity or a number too large to be squared."""
+    with np.errstate(invalid="ignore"):
+        if not table.size or (table.max() <= _LARGEST and table.min() >= -_LARGEST):
+            return None
+        good = (np.abs(table) <= _LARGEST).all(axis=1)
+    return int(np.flatnonzero(~good)[0])
+
+
+def _what_is_wrong(where: str, point: Array) -> str:
+    at = int(np.flatnonzero(~(np.abs(point) <= _LARGEST))[0])
+    if np.isfinite(point[at]):
+        return f"{where} has an entry of size {abs(point[at]):.1e} at {at}, whose square overflows; scale all points"
+    return f"{where} contains NaN or infinity ({point[at]} at {at}); remove it or fill the gaps"

@@ -1,0 +1,151 @@
+"""SWC: learned prototypes of clouds."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from sklearn.base import clone
+
+from knnpress.clouds import Clouds
+from knnpress.compression import CloudCentroids, Prototypes, StochasticCompression
+from knnpress.estimators.learned import LearnedModel, documented
+from knnpress.geometries import CloudSinkhorn, Geometry
+from knnpress.geometries.clouds import as_clouds
+from knnpress.learning.selection import DEFAULT
+from knnpress.typing import ArrayLike, Callback
+
+__all__ = ["SWC"]
+
+_MANY = 2000  # clouds from which they are taken batch by batch
+_BATCH = 256
+
+
+@documented
+class SWC(LearnedModel):
+    """Stochastic Wasserstein compression: a few learned prototypes of clouds, each a cloud itself.
+
+    X is a `knnpress.Clouds`: documents as sets of word vectors, images as sets of local features, any sets of weighted
+    points. Prototypes have `n_points` points each, whose positions and weights are learned. Above 2000 clouds they are
+    taken in batches of 256, and what is "auto" is not searched, which would take too long, but the usual:
+    gamma="scale", prior=1, smoothing=0.02, vote="nearest".
+
+    Parameters
+    ----------
+    n_points : int
+        Points of each prototype.
+    reg : float or "auto"
+        Entropic regularisation in units of the ground cost; "auto": a twentieth of the median cost between points.
+    cost : {"sqeuclidean", "euclidean", "cosine"}
+        Between points.
+    value : {"divergence", "dual"}
+        What is learned on and classified with; see `knnpress.geometries.CloudSinkhorn`.
+    <parameters>
+
+    Attributes
+    ----------
+    <attributes>
+    reg_ : float
+        `reg` in units of the ground cost.
+
+    Notes
+    -----
+    ``prototypes_`` has the shape (m, n_points, d + 1); the last column holds the weights of the points.
+    `prototype_clouds` gives them as `knnpress.Clouds`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import knnpress as kp
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 20)
+    >>> X = kp.Clouds.from_list([rng.normal(3 * label, 1, (5, 2)) for label in y])
+    >>> clf = kp.SWC(n_prototypes=2, n_points=3, prior=1.0, smoothing=0.02, gamma="scale", vote="nearest").fit(X, y)
+    >>> clf.prototypes_.shape
+    (2, 3, 3)
+    >>> float(clf.score(X, y))
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_prototypes: int | float | Literal["auto"] = 0.02,
+        *,
+        n_points: int = 32,
+        reg: float | Literal["auto"] = "auto",
+        cost: Literal["sqeuclidean", "euclidean", "cosine"] = "sqeuclidean",
+        value: Literal["divergence", "dual"] = "divergence",
+        gamma: float | Literal["scale", "auto", "tune"] = "auto",
+        prior: float | Literal["auto"] = "auto",
+        smoothing: float | Literal["auto"] = "auto",
+        vote: Literal["nearest", "soft", "auto"] = "auto",
+        n_neighbors: int = 1,
+        max_iter: int | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        warm_start: bool = False,
+        compressor: StochasticCompression | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callback | None = None,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_prototypes,
+            gamma=gamma,
+            prior=prior,
+            smoothing=smoothing,
+            vote=vote,
+            n_neighbors=n_neighbors,
+            max_iter=max_iter,
+            class_weight=class_weight,
+            warm_start=warm_start,
+            compressor=compressor,
+            checkpoint=checkpoint,
+            callback=callback,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            verbose=verbose,
+        )
+        self.n_points = n_points
+        self.reg = reg
+        self.cost = cost
+        self.value = value
+
+    @property
+    def prototype_clouds(self) -> Clouds:
+        """The prototypes as `knnpress.Clouds`."""
+        return as_clouds(self.prototypes_)
+
+    def _compressor(self) -> StochasticCompression:
+        compressor = super()._compressor()
+        return compressor.set_params(init=CloudCentroids(self.n_points)) if compressor.init is None else compressor
+
+    def _compress(
+        self,
+        compressor: Any,
+        n_prototypes: int | float | str | None,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        class_weight: Any = None,
+        geometry: Geometry | None = None,
+    ) -> Prototypes:
+        plain = self._geometry() if geometry is None else geometry
+        assert isinstance(plain, CloudSinkhorn)
+        fitted = plain.fitted_to(plain.check(X))
+        many = len(X) > _MANY and compressor.optimizer == "auto" and compressor.batch_size is None
+        if many:
+            usual = {"gamma": "scale", "prior": DEFAULT.prior, "smoothing": DEFAULT.smoothing, "vote": "nearest"}
+            params = compressor.get_params(deep=False)
+            left_open = {name: value for name, value in usual.items() if params[name] == "auto"}
+            compressor = clone(compressor).set_params(batch_size=_BATCH, **left_open)
+        return super()._compress(compressor, n_prototypes, X, y, sample_weight, groups, class_weight, fitted)
+
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
+        super()._fit(X, y, sample_weight, groups)
+        self.reg_: float = self.geometry_.reg
+
+    def _geometry(self) -> Geometry:
+        return CloudSinkhorn(self.reg, self.cost, self.value, n_points=self.n_points)

@@ -1,0 +1,28 @@
+// The NEIGHBOURS nearest prototypes, nearest first; of equal ones the first in the table.
+class Votes {
+  constructor() {
+    this.nearest = [];
+  }
+
+  limit() {
+    return this.nearest.length < NEIGHBOURS ? Infinity : this.nearest[NEIGHBOURS - 1].distance;
+  }
+
+  add(prototype, distance) {
+    if (!(distance < this.limit())) return;
+    let k = this.nearest.length;
+    while (k > 0 && distance < this.nearest[k - 1].distance) k--;
+    this.nearest.splice(k, 0, { distance, label: labels[prototype] });
+    if (this.nearest.length > NEIGHBOURS) this.nearest.pop();
+  }
+
+  // The class of most of them, of equal ones that with the nearest; their shares are the probabilities.
+  close(probabilities) {
+    if (this.nearest.length < NEIGHBOURS) return -1;
+    const count = new Array(classes.length).fill(0);
+    for (const { label } of this.nearest) count[label]++;
+    const most = Math.max(...this.nearest.map(({ label }) => count[label]));
+    if (probabilities) for (let c = 0; c < classes.length; c++) probabilities[c] = count[c] / NEIGHBOURS;
+    return this.nearest.find(({ label }) => count[label] === most).label;
+  }
+}

@@ -1,0 +1,37 @@
+// Log-odds of each class: of its nearest prototype, or (SOFT) the logarithm of a sum over all of its prototypes.
+class Votes {
+  constructor(certain) { // certain: probabilities are wanted
+    this.top = new Array(classes.length).fill(-Infinity);
+    this.sum = new Array(classes.length).fill(0);
+    this.best = -Infinity;
+    this.certain = certain;
+  }
+
+  // What a distance need not be known above
+  limit() {
+    return this.best === -Infinity ? Infinity : (this.certain ? FAR_REACH : REACH) - this.best / SHARPNESS;
+  }
+
+  add(prototype, distance) {
+    const score = -SHARPNESS * distance, label = labels[prototype], top = this.top[label];
+    if (!Number.isFinite(score)) return;
+    if (SOFT) this.sum[label] = score > top ? this.sum[label] * Math.exp(top - score) + 1 : this.sum[label] + Math.exp(score - top);
+    this.top[label] = Math.max(top, score);
+    this.best = Math.max(this.best, score);
+  }
+
+  close(probabilities) {
+    if (this.best === -Infinity) return -1;
+    const score = this.top.map((top, c) => (SOFT && this.sum[c] > 0 ? top + Math.log(this.sum[c]) : top));
+    let winner = 0, total = 0;
+    for (let c = 0; c < classes.length; c++) if (score[c] > score[winner]) winner = c;
+    if (probabilities) {
+      for (let c = 0; c < classes.length; c++) {
+        probabilities[c] = score[c] === -Infinity ? 0 : Math.exp(TEMPERATURE * (score[c] - score[winner]));
+        total += probabilities[c];
+      }
+      for (let c = 0; c < classes.length; c++) probabilities[c] /= total;
+    }
+    return winner;
+  }
+}

@@ -1,0 +1,97 @@
+const prepare = histogram;
+
+// K' weights, over the bins listed.
+function product(kernel, weights, bins, sums) {
+  sums.fill(0);
+  for (const k of bins) for (let i = 0, at = k * WIDTH; i < D; i++) sums[i] += weights[k] * kernel[at + i];
+}
+
+// A half-step: scaling = 1 / sums; `relaxed` goes beyond it by a share `relax` of the step. Returns the L1 error of the
+// marginal before.
+function halfStep(mass, bins, sums, relax, side) {
+  let error = 0;
+  for (const k of bins) {
+    const ratio = Math.min(side.relaxed[k] * sums[k], 1e100);
+    side.scaling[k] = 1 / sums[k];
+    side.relaxed[k] = side.scaling[k] * (1 + relax * (1 - Math.min(Math.max(ratio, 0.5), 1.5)));
+    side.weights[k] = mass[k] * side.relaxed[k];
+    error += mass[k] * Math.abs(ratio - 1);
+  }
+  return error;
+}
+
+function dual(a, binsX, x, b, binsZ, z) {
+  let value = 0;
+  for (const k of binsX) value += a[k] * Math.log(x[k]);
+  for (const k of binsZ) value += b[k] * Math.log(z[k]);
+  return REG * value;
+}
+
+// <T, M> of the plan T = x K z, rounded to the marginals (Altschuler, Weed, Rigollet 2017): columns too heavy are scaled
+// down, and what is then missing is sent between rows and columns in proportion. Rows are as they should be.
+function rounded(a, binsX, x, b, binsZ, z) {
+  const leftA = new Float64Array(D), leftB = new Float64Array(D), factor = new Float64Array(D);
+  let paid = 0, rest = 0, missing = 0;
+  for (const j of binsZ) {
+    let sum = 0;
+    for (const i of binsX) sum += a[i] * x[i] * tables.kernel[i * WIDTH + j];
+    sum *= b[j] * z[j];
+    factor[j] = sum > b[j] ? b[j] / sum : 1;
+    leftB[j] = Math.max(b[j] - factor[j] * sum, 0);
+  }
+  for (const i of binsX) {
+    let sum = 0;
+    for (const j of binsZ) {
+      const mass = a[i] * x[i] * tables.kernel[i * WIDTH + j] * b[j] * z[j] * factor[j];
+      sum += mass;
+      paid += mass * tables.cost[i * D + j];
+    }
+    leftA[i] = Math.max(a[i] - sum, 0);
+    missing += leftA[i];
+  }
+  for (const i of binsX) for (const j of binsZ) rest += leftA[i] * leftB[j] * tables.cost[i * D + j];
+  return missing > 0 ? paid + rest / missing : paid;
+}
+
+// Entropic transport to each prototype, by over-relaxed scaling: at most MAX_ITER iterations, until the L1 error of the
+// marginals is below TOL. Any scalings give a value that is not above the solved one: a prototype whose value is thus
+// known to be too large to matter is left. The query's own term of the divergence is the same for all and left out.
+function compare(a, votes) {
+  const kernelT = ASYMMETRIC ? tables.kernel_t : tables.kernel, sums = new Float64Array(D);
+  const side = () => ({ scaling: new Float64Array(D), relaxed: new Float64Array(D), weights: new Float64Array(D) });
+  const x = side(), z = side(), binsX = [...a.keys()].filter((k) => a[k] > 0);
+  for (let j = 0; j < M; j++) {
+    const b = tables.histograms.subarray(j * D, (j + 1) * D), binsZ = [...b.keys()].filter((k) => b[k] > 0);
+    let amount = 0, last = 0, relax = 0;
+    x.relaxed.fill(1);
+    z.relaxed.fill(1);
+    x.weights.set(a);
+    for (let step = 1; ; step++) {
+      product(tables.kernel, x.weights, binsX, sums);
+      const other = halfStep(b, binsZ, sums, relax, z);
+      product(kernelT, z.weights, binsZ, sums);
+      let error = halfStep(a, binsX, sums, relax, x);
+      if (relax > 0 && other > error) error = other;
+      if (!(error >= TOL) || step >= MAX_ITER) break;
+      if (!TRANSPORT && (step & (step - 1)) === 0) {
+        if (dual(a, binsX, x.scaling, b, binsZ, z.relaxed) - tables.self[j] > votes.limit()) break;
+      }
+      if (step % 8 === 0) { // how far to overshoot, from how fast the error falls
+        const rate = (error / last) ** 0.125;
+        if (step > 8 && !(rate < 1)) {
+          amount *= 0.5;
+        } else if (step > 8 && rate > amount + 1e-3) {
+          const q = Math.min((rate + amount) ** 2 / (rate * (1 + amount) ** 2), 0.9999);
+          const best = 2 / (1 + Math.sqrt(1 - q)) - 1;
+          if (best > amount) amount = Math.min(best, 0.95);
+        }
+        last = error;
+      }
+      relax = amount;
+    }
+    const value = TRANSPORT
+      ? rounded(a, binsX, x.scaling, b, binsZ, z.relaxed)
+      : dual(a, binsX, x.scaling, b, binsZ, z.relaxed) - tables.self[j];
+    votes.add(j, value);
+  }
+}

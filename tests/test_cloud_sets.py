@@ -1,0 +1,148 @@
+"""Clouds: storage, indexing, files, checks, and scikit-learn's splitters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
+
+import knnpress as kp
+from knnpress.exceptions import InvalidPointError
+
+
+def make(n=7, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(rng.integers(1, 6), d)) for _ in range(n)]
+    return parts, [rng.uniform(0.1, 2.0, len(part)) for part in parts]
+
+
+def test_a_list_comes_back():
+    parts, weights = make()
+    clouds = kp.Clouds.from_list(parts, weights)
+    assert clouds.shape == (7, 3)
+    assert len(clouds) == 7
+    for cloud, part, weight in zip(clouds, parts, weights, strict=True):
+        np.testing.assert_array_equal(cloud.points, part)
+        np.testing.assert_allclose(cloud.weights, weight / weight.sum())
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [slice(2, 5), slice(None, None, 2), slice(4, 2), slice(None, None, -1), [3, 0, 3], np.array([], int), -1, [-2, 1]],
+    ids=str,
+)
+def test_indexing_is_that_of_a_list(rows):
+    parts, weights = make()
+    clouds = kp.Clouds.from_list(parts, weights)
+    wanted = np.arange(7)[rows]
+    if np.ndim(wanted) == 0:
+        np.testing.assert_array_equal(clouds[rows].points, parts[wanted])
+        return
+    assert len(clouds[rows]) == len(wanted)
+    for cloud, i in zip(clouds[rows], wanted, strict=True):
+        np.testing.assert_array_equal(cloud.points, parts[i])
+        np.testing.assert_array_equal(cloud.weights, clouds[i].weights)
+    assert clouds[rows].table is clouds.table  # nothing is copied
+
+
+def test_masks_and_what_scikit_learn_asks():
+    clouds = kp.Clouds.from_list(*make())
+    mask = np.array([True, False, True, False, False, True, False])
+    assert clouds[mask] == clouds[[0, 2, 5]] == clouds[np.array([0, 2, 5]), ...]
+    with pytest.raises(IndexError, match="7 clouds"):
+        clouds[mask[:3]]
+    with pytest.raises(IndexError, match="no cloud 7"):
+        clouds[7]
+    with pytest.raises(IndexError):
+        clouds["a"]
+    with pytest.raises(TypeError, match=r"clouds\.points"):
+        np.asarray(clouds)
+
+
+def test_words_share_their_vectors():
+    rng = np.random.default_rng(0)
+    counts, vectors = rng.poisson(0.7, (6, 20)), rng.normal(size=(20, 4))
+    counts[:, 0] += 1
+    clouds = kp.Clouds.from_csr(csr_array(counts), vectors)
+    assert clouds.table.shape == (20, 4)
+    for row, cloud in zip(counts, clouds, strict=True):
+        np.testing.assert_array_equal(cloud.points, vectors[row > 0])
+        np.testing.assert_allclose(cloud.weights, row[row > 0] / row.sum())
+    np.testing.assert_allclose(clouds.means(), counts @ vectors / counts.sum(axis=1, keepdims=True))
+
+
+def test_files_hold_the_same_clouds(tmp_path):
+    clouds = kp.Clouds.from_list(*make())[[5, 1, 1]]
+    clouds.save(tmp_path / "clouds.npz")
+    assert kp.Clouds.load(tmp_path / "clouds.npz") == clouds
+    (tmp_path / "other.npz").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match=r"other\.npz holds no clouds"):
+        kp.Clouds.load(tmp_path / "other.npz")
+
+
+def test_equality_sees_points_weights_and_cuts():
+    clouds = kp.Clouds([[0.0], [1.0], [2.0]], [0, 1, 3])
+    assert clouds == kp.Clouds([[0.0], [1.0], [2.0]], [0, 1, 3], [3.0, 1.0, 1.0])
+    assert clouds != kp.Clouds([[0.0], [1.0], [2.0]], [0, 2, 3])
+    assert clouds != kp.Clouds([[0.0], [1.0], [2.5]], [0, 1, 3])
+    assert clouds != kp.Clouds([[0.0], [1.0], [2.0]], [0, 1, 3], [1.0, 1.0, 2.0])
+    assert repr(clouds) == "Clouds(2 clouds of 1 to 2 points in 1 dimension)"
+
+
+@pytest.mark.parametrize(
+    ("points", "offsets", "weights", "said"),
+    [
+        ([[0.0], [1.0], [np.nan]], [0, 1, 3], None, "point 1 of cloud 1 contains NaN or infinity"),
+        ([[0.0], [1e200], [0.0]], [0, 1, 3], None, "point 0 of cloud 1 has an entry of size 1.0e"),
+        ([[0.0], [1.0], [2.0]], [0, 1, 1, 3], None, "cloud 1 is empty, as are 1 of 3 clouds; remove them"),
+        ([[0.0], [1.0], [2.0]], [0, 2, 1, 3], None, "offsets does not ascend: cloud 1 begins at 2 and ends at 1"),
+        ([[0.0], [1.0], [2.0]], [0, 2], None, "offsets goes from 0 to 2; .* number of points, 3"),
+        ([[0.0], [1.0], [2.0]], [0.0, 3.0], None, "dtype float64; give n . 1 whole numbers"),
+        ([[0.0], [1.0], [2.0]], [0, 1, 3], [1, 1, 0], "weight of point 1 of cloud 1 is 0.0"),
+        ([[0.0], [1.0], [2.0]], [0, 1, 3], [-1, 1, 1], "weight of point 0 of cloud 0 is -1.0"),
+        ([[0.0], [1.0], [2.0]], [0, 1, 3], [1, 1], "give one weight for each of the 3 points"),
+        ([0.0, 1.0, 2.0], [0, 1, 3], None, r"points has shape \(3,\)"),
+    ],
+)
+def test_bad_clouds_are_named(points, offsets, weights, said):
+    with pytest.raises(ValueError, match=said):
+        kp.Clouds(points, offsets, weights)
+
+
+def test_bad_lists_and_documents_are_named():
+    with pytest.raises(ValueError, match="cloud 1 has points of 3 dimensions and cloud 0 of 2"):
+        kp.Clouds.from_list([np.zeros((2, 2)), np.zeros((2, 3))])
+    with pytest.raises(ValueError, match=r"weights of cloud 1 have shape \(1,\)"):
+        kp.Clouds.from_list([np.zeros((2, 2)), np.zeros((2, 2))], [[1, 1], [1]])
+    with pytest.raises(ValueError, match="no clouds"):
+        kp.Clouds.from_list([])
+    with pytest.raises(InvalidPointError, match=r"row 1 of the matrix is all zero, .* without a known word"):
+        kp.Clouds.from_csr(csr_array([[1, 0], [0, 0]]), np.eye(2))
+    with pytest.raises(ValueError, match="2 columns and there are 3 vectors"):
+        kp.Clouds.from_csr(csr_array([[1, 0]]), np.eye(3))
+    with pytest.raises(InvalidPointError, match="vector 1 contains NaN"):
+        kp.Clouds.from_csr(csr_array([[1, 0]]), [[0.0], [np.inf]])
+
+
+class Means(ClassifierMixin, BaseEstimator):
+    """The class whose mean of cloud means is nearest."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.means_ = np.stack([X[y == c].means().mean(axis=0) for c in self.classes_])
+        return self
+
+    def predict(self, X):
+        return self.classes_[((X.means()[:, None] - self.means_) ** 2).sum(axis=2).argmin(axis=1)]
+
+
+def test_scikit_learn_cuts_clouds():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 20)
+    clouds = kp.Clouds.from_list([rng.normal(3 * c, 1, (4, 2)) for c in y])
+    assert cross_val_score(Means(), clouds, y, cv=StratifiedKFold(4)).mean() == 1.0
+    train, test, y_train, _ = train_test_split(clouds, y, test_size=0.25, stratify=y, random_state=0)
+    assert len(train) == len(y_train) == 30
+    assert len(test) == 10

@@ -1,0 +1,164 @@
+"""SWC: learning, prediction, files, batches, and what must not matter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import knnpress as kp
+from knnpress.compression import CloudCentroids, StochasticCompression
+from knnpress.geometries import CloudSinkhorn
+
+PLAIN = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "reg": 1.0}
+
+
+def rings(n=60, seed=0):
+    """Clouds on a small or a large ring: their means are alike, only their shapes differ."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    angle = [rng.uniform(0, 2 * np.pi, int(rng.integers(6, 12))) for _ in y]
+    parts = [
+        (1.0 + 2.0 * label) * np.column_stack([np.cos(a), np.sin(a)]) + rng.normal(0, 0.3, (len(a), 2))
+        for label, a in zip(y, angle, strict=True)
+    ]
+    return kp.Clouds.from_list(parts), y
+
+
+def test_it_learns_shapes_that_means_do_not_show():
+    X, y = rings()
+    Q, labels = rings(seed=1)
+    clf = kp.SWC(2, n_points=5, **PLAIN).fit(X, y)
+    assert clf.prototypes_.shape == (2, 5, 3)
+    np.testing.assert_allclose(clf.prototypes_[:, :, -1].sum(axis=1), 1.0)
+    assert clf.score(Q, labels) > 0.9
+    assert kp.SNC(2).fit(X.means(), y).score(Q.means(), labels) < 0.75
+    assert clf.loss_curve_[-1] < clf.loss_curve_[0]
+    assert clf.prototype_clouds.shape == (2, 2)
+    assert (clf.n_features_in_, clf.metric_, clf.reg_) == (2, "clouds", 1.0)
+
+
+def test_probabilities_agree_with_predictions_and_distances():
+    X, y = rings()
+    clf = kp.SWC(4, n_points=4, **{**PLAIN, "vote": "soft"}).fit(X, np.array(["small", "large"])[y])
+    P = clf.predict_proba(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    assert (clf.classes_[P.argmax(axis=1)] == clf.predict(X)).all()
+    D = CloudSinkhorn(1.0).pairwise(X, clf.prototypes_)
+    np.testing.assert_allclose(clf.transform(X), D, atol=1e-6)
+
+
+def test_auto_settings_are_chosen_by_held_out_clouds():
+    X, y = rings(40)
+    clf = kp.SWC(2, n_points=3, reg=1.0, max_iter=10).fit(X, y)
+    assert len(clf.selection_) > 3
+    assert sum(one["chosen"] for one in clf.selection_) == 1
+    assert {one["start"] for one in clf.selection_} == {"given"}
+
+
+def test_files_give_the_same_model(tmp_path):
+    X, y = rings()
+    clf = kp.SWC(2, n_points=4, **{**PLAIN, "reg": "auto"}).fit(X, y)
+    clf.save(tmp_path / "model.kp")
+    again = kp.load(tmp_path / "model.kp")
+    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+    assert again.reg_ == clf.reg_ == again.geometry_.reg
+
+
+@pytest.mark.parametrize("batch_size", [None, 16])
+def test_neither_threads_nor_the_order_of_clouds_matter(batch_size):
+    X, y = rings(130)
+    model = kp.SWC(4, n_points=4, max_iter=4, compressor=StochasticCompression(batch_size=batch_size), **PLAIN)
+    one, two = (clone(model).set_params(n_jobs=n).fit(X, y).prototypes_ for n in (1, 3))
+    np.testing.assert_array_equal(one, two)
+    order = np.random.default_rng(0).permutation(len(y))
+    np.testing.assert_allclose(clone(model).fit(X[order], y[order]).prototypes_, one, atol=1e-6)
+
+
+def test_shared_words_are_learned_like_copies_of_them():
+    rng = np.random.default_rng(0)
+    vectors, y = rng.normal(size=(30, 4)), np.arange(40) % 2
+    counts = rng.poisson(np.where(y[:, None] == (np.arange(30) < 15), 1.0, 0.2))
+    counts[:, 0] += 1
+    shared = kp.Clouds.from_csr(csr_array(counts), vectors)
+    copied = kp.Clouds.from_list([one.points for one in shared], [one.weights for one in shared])
+    Z = CloudCentroids(3).compress(shared, y, geometry=CloudSinkhorn(1.0), n_prototypes=2).points
+    one, other = (CloudSinkhorn(1.0).linearize(X, Z) for X in (shared, copied))
+    np.testing.assert_allclose(one.D, other.D, atol=1e-10)
+    W = rng.normal(size=one.D.shape)
+    np.testing.assert_allclose(one.pullback(W), other.pullback(W), atol=1e-10)
+
+
+def test_many_clouds_are_taken_in_batches_and_the_error_does_not_rise(monkeypatch):
+    monkeypatch.setattr("knnpress.estimators.swc._MANY", 100)
+    monkeypatch.setattr("knnpress.estimators.swc._BATCH", 20)
+    X, y = rings(160)
+    errors = []
+    clf = kp.SWC(2, n_points=4, reg=1.0, callback=lambda *said: errors.append(said[2]["error"])).fit(X, y)
+    assert (clf.prior_, clf.smoothing_, clf.vote_, clf.selection_) == (1.0, 0.02, "nearest", [])
+    assert clf.stopped_by_ == "max_iter"
+    assert len(errors) == 31
+    assert errors[-1] <= min(errors) + 0.02
+
+
+def test_scikit_learn_searches_it():
+    X, y = rings(40)
+    model = kp.SWC(2, n_points=3, max_iter=5, **PLAIN)
+    assert cross_val_score(model, X, y, cv=2).mean() > 0.9
+    found = GridSearchCV(model, {"n_points": [1, 3]}, cv=2).fit(X, y)
+    assert found.best_params_ == {"n_points": 3}  # one point cannot tell rings apart
+
+
+def test_a_weight_of_two_counts_as_two_and_none_as_absent():
+    X, y = rings(40)
+    twice = np.concatenate([np.arange(40), np.arange(0, 40, 4)])
+    weight = np.where(np.arange(40) % 4 == 0, 2.0, 1.0)
+    start = [
+        CloudCentroids(3).compress(X[rows], y[rows], geometry=CloudSinkhorn(1.0), n_prototypes=2, sample_weight=w)
+        for rows, w in ((np.arange(40), weight), (twice, None))
+    ]
+    np.testing.assert_allclose(start[0].points, start[1].points, atol=1e-8)
+    weight[:10] = 0.0
+    absent = kp.SWC(2, n_points=3, max_iter=3, **PLAIN).fit(X, y, sample_weight=np.where(weight > 0, 1.0, 0.0))
+    alone = kp.SWC(2, n_points=3, max_iter=3, **PLAIN).fit(X[10:], y[10:])
+    np.testing.assert_allclose(absent.prototypes_, alone.prototypes_, atol=1e-6)
+
+
+def test_batches_that_come_one_by_one():
+    X, y = rings(80)
+    clf = kp.SWC(2, n_points=4, **PLAIN)
+    for first in (0, 40):
+        clf.partial_fit(X[first : first + 40], y[first : first + 40], classes=[0, 1])
+    assert clf.score(X, y) > 0.9
+
+
+def test_bad_input_is_named():
+    X, y = rings(20)
+    with pytest.raises(TypeError, match=r"give knnpress\.Clouds"):
+        kp.SWC(2).fit(np.zeros((20, 2)), y)
+    clf = kp.SWC(2, n_points=3, max_iter=2, **PLAIN).fit(X, y)
+    with pytest.raises(ValueError, match="X has 3 features, but SWC is expecting 2"):
+        clf.predict(kp.Clouds.from_list([np.zeros((2, 3))]))
+    with pytest.raises(ValueError, match="n_points is 0"):
+        kp.SWC(2, n_points=0).fit(X, y)
+
+
+def test_a_checkpoint_goes_on_and_refuses_other_clouds(tmp_path):
+    X, y = rings(40)
+    path = tmp_path / "state"
+    model = kp.SWC(2, n_points=3, max_iter=6, checkpoint=path, **PLAIN)
+
+    def stop(step, total, facts):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        clone(model).set_params(callback=stop).fit(X, y)
+    if path.exists():
+        with pytest.raises(ValueError, match="X was"):
+            clone(model).fit(X[::-1][:30], y[::-1][:30])
+    resumed = clone(model).fit(X, y).prototypes_
+    whole = clone(model).set_params(checkpoint=None).fit(X, y).prototypes_
+    np.testing.assert_allclose(resumed, whole, atol=1e-8)
