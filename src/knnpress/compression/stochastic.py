@@ -190,7 +190,11 @@ class StochasticCompression(BaseEstimator):
             opened.callback(all_inside.close)
             maker = self._maker(SquaredEuclidean(), geometry.start_quotas, seed, n_jobs)
             cut = all_inside.cut(m, self.batch_size)
-            return View(geometry_name(geometry), SquaredEuclidean(), inside, all_inside, cut, maker)
+
+            def to_points(inside: Array) -> Array:
+                return embedding.geometry.unembed(embedding.to_vectors(inside))
+
+            return View(geometry_name(geometry), SquaredEuclidean(), inside, all_inside, cut, maker, to_points)
 
         if isinstance(geometry, SmoothGeometry):
             maker = self._maker(geometry, geometry.start_quotas, seed, n_jobs)

@@ -60,11 +60,12 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     """
     noise, default = job.descent.label_noise, job.wishes.default
     first = quick or view
-    seen = {first.name: _search(first, folds, groups, job)}
+    seen, parts = {}, _parts(first, folds, job)
+    seen[first.name] = _search(first, parts, folds, groups, job)
     best = {first.name: chosen(seen[first.name], default, noise)}
     shortlist = list(dict.fromkeys([default, best[first.name].setting]))
     if quick is not None and (either or len(shortlist) > 1):
-        seen[view.name] = _search(view, folds, groups, job, shortlist)
+        seen[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
         best[view.name] = chosen(seen[view.name], default, noise)
     winner = view
     if quick is not None and either:
@@ -81,16 +82,24 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     return Choice(winner, best_one.setting, vote, best_one.losses(vote, noise)[1], selection)
 
 
+def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
+    """The points of each fold that are learned from."""
+    job = replace(job, descent=_short(job))
+    rows = [view.sample.some(kept) for kept, _ in folds]
+    views = [replace(view, sample=some, rows=some, blocks=some.cut(job.n_prototypes)) for some in rows]
+    return [Part(one, job, quick[k] if quick else None) for k, one in enumerate(views)]
+
+
 def _search(
-    view: View, folds: Folds, groups: Array | None, job: Job, shortlist: list[Setting] | None = None
+    view: View,
+    parts: list[Part],
+    folds: Folds,
+    groups: Array | None,
+    job: Job,
+    shortlist: list[Setting] | None = None,
 ) -> list[Seen]:
     """What the held-out points of the folds say of each candidate; the hopeless are left after their first folds."""
     noise, n_classes = job.descent.label_noise, int(view.sample.y.max()) + 1
-    job = replace(job, descent=_short(job))
-    parts = [
-        Part(replace(view, sample=rows, rows=rows, blocks=rows.cut(job.n_prototypes)), job)
-        for rows in (view.sample.some(kept) for kept, _ in folds)
-    ]
     seen: list[Seen] = []
 
     def best() -> Seen:
@@ -100,7 +109,7 @@ def _search(
         job.wishes.settings,
         job.n_prototypes > n_classes,
         lambda: best().setting,
-        lambda: seen[-1].n_folds == len(folds),
+        lambda: is_hopeless(seen[-1], seen[-2], noise),
     )
     for setting in settings:
         if any(one.setting == setting for one in seen):

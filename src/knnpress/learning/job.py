@@ -37,6 +37,8 @@ class View:
         Of rows.
     make_start : callable
         From points in memory with their labels and a number of prototypes to a start.
+    to_points : callable or None
+        From prototypes of this view to those of the geometry that it is a quick view of.
     """
 
     name: str
@@ -45,6 +47,7 @@ class View:
     rows: Rows
     blocks: Sequence[slice]
     make_start: MakeStart
+    to_points: Callable[[Array], Array] | None = None
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,11 @@ class Scale:
         """Prototypes."""
         return self.chart.to_point(self.theta(u))
 
+    def u(self, points: Array) -> Array:
+        """What stands for given prototypes."""
+        u: Array = (self.chart.to_theta(points) - self.origin) / self.unit
+        return u
+
 
 class Objective:
     """Mean soft nearest-neighbour loss of a training set plus a prior, as a function of the prototypes' parameters.

@@ -179,21 +179,21 @@ def is_better(losses: Array, others: Array, points: HeldOut, by: float = 1.0) ->
 
 
 def candidates(
-    fixed: dict[str, Any], can_grow: bool, best: Callable[[], Setting], went_on: Callable[[], bool]
+    fixed: dict[str, Any], can_grow: bool, best: Callable[[], Setting], got_worse: Callable[[], bool]
 ) -> Iterator[Setting]:
     """Settings worth trying, in order; what the user fixed stays.
 
-    First the start itself, then priors from strong to weak at each sharpness and smoothing, as long as the last one was
-    not hopeless (`went_on`). Other starts are tried with what is `best` by then.
+    First the start itself, then priors from strong to weak at each sharpness and smoothing, until one is worse than the
+    stronger one before it by more than noise (`got_worse`). Other starts are tried with what is `best` by then.
     """
     axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
     if "prior" not in fixed:
         yield replace(first, prior=np.inf)
     for sharpness, smoothing in product(axes["sharpness"], axes["smoothing"]):
-        for prior in axes["prior"]:
+        for k, prior in enumerate(axes["prior"]):
             yield replace(first, sharpness=sharpness, smoothing=smoothing, prior=prior)
-            if not went_on():
+            if k > 0 and got_worse():
                 break
     if np.isinf(best().prior):  # what does not move knows nothing of other starts
         return
@@ -211,10 +211,11 @@ def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vot
     return complete[best if is_better(losses[best], losses[usual], points) else usual]
 
 
-def is_hopeless(one: Seen, best: Seen, label_noise: float) -> bool:
-    """Whether a setting trails the best so far by so much that its other folds need not be tried."""
-    mine, its = one.losses("nearest", label_noise)[0], best.losses("nearest", label_noise, one.n_folds)[0]
-    return is_better(its, mine, one.points(), _HOPELESS)
+def is_hopeless(one: Seen, other: Seen, label_noise: float) -> bool:
+    """Whether a setting trails another by so much, in the folds that both were tried in, that no more need be tried."""
+    n_folds = min(one.n_folds, other.n_folds)
+    mine, its = (seen.losses("nearest", label_noise, n_folds)[0] for seen in (one, other))
+    return is_better(its, mine, one.points(n_folds), _HOPELESS)
 
 
 def better_vote(one: Seen, label_noise: float) -> Vote:
