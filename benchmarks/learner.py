@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 import knnpress as kp
 from knnpress.compression import ClassCentroids
-from knnpress.descriptors import BagOfWords, RegionCovariance, ShapeContext
+from knnpress.descriptors import BagOfWords, RegionCovariance, ShapeContext, SPDProjection
 from knnpress.geometries import JBLD, Hellinger, Sinkhorn, Tangent
 
 SEED = 7100
@@ -37,13 +37,14 @@ Split = tuple[np.ndarray, np.ndarray]
 
 @dataclass
 class Task:
-    """Points with their splits: X, y, the ground cost of histograms, and what rows belong together."""
+    """Points with their splits, the ground cost of histograms, what rows belong together, and a step to fit first."""
 
     X: np.ndarray
     y: np.ndarray
     cost: np.ndarray | None
     splits: list[Split]
     groups: np.ndarray | None = None
+    descriptor: Any = None
 
 
 def halves(y: np.ndarray, n: int = 5, train_size: Any = 0.5) -> list[Split]:
@@ -79,7 +80,12 @@ def eth80(folder: str, by_object: bool) -> Task:
     objects = 1000 * data.y + np.unique(np.asarray(data.groups["object_id"]), return_inverse=True)[1]
     if not by_object:
         return Task(X, data.y, None, halves(data.y))
-    splits = list(GroupShuffleSplit(5, train_size=0.5, random_state=SEED).split(X, data.y, objects))
+    rng, everything = np.random.default_rng(SEED), np.arange(len(X))
+    splits = []
+    for _ in range(5):
+        drawn = [rng.permutation(np.unique(objects[data.y == c]))[:5] for c in np.unique(data.y)]
+        learned = np.isin(objects, np.concatenate(drawn))
+        splits.append((everything[learned], everything[~learned]))
     return Task(X, data.y, None, splits, objects)
 
 
@@ -96,8 +102,8 @@ def fpha(folder: str) -> Task:
     return Task(data.X, data.y, None, [data.splits[0], *halves(data.y, 5, 600)])
 
 
-def scene15(folder: str) -> Task:
-    """Scene-15 in all 128 dimensions of SIFT, 100 images of each class to learn from."""
+def scene15(folder: str, n_dims: int) -> Task:
+    """Scene-15 in all 128 dimensions of SIFT or fewer, 100 images of each class to learn from."""
     data = kp.datasets.load_scene15(folder)
     X, _ = described("scene15", lambda: covariances(data, features="sift", shrinkage=0.1))
     rng = np.random.default_rng(SEED)
@@ -106,7 +112,8 @@ def scene15(folder: str) -> Task:
         drawn = [rng.permutation(np.flatnonzero(data.y == c))[:100] for c in np.unique(data.y)]
         train = np.sort(np.concatenate(drawn))
         splits.append((train, np.setdiff1d(np.arange(len(X)), train)))
-    return Task(X, data.y, None, splits)
+    projection = SPDProjection(n_dims, n_between=4, max_iter=20) if n_dims < 128 else None
+    return Task(X, data.y, None, splits, descriptor=projection)
 
 
 def shapes(folder: str, name: str) -> Task:
@@ -153,8 +160,9 @@ TASKS: dict[str, tuple[Callable[[str], Task], list[float], list[str]]] = {
     "eth80": (lambda f: eth80(f, False), [0.02, 0.08], ["jbld", "tangent"]),
     "eth80-object": (lambda f: eth80(f, True), [0.02], ["jbld", "tangent"]),
     "kth": (kth, [0.02], ["jbld", "tangent"]),
-    "fpha": (fpha, [45, 0.1, 0.4], ["jbld", "tangent"]),
-    "scene15-128": (scene15, [30], ["tangent"]),
+    "fpha": (fpha, [45, 0.1, 0.2, 0.3, 0.4], ["jbld", "tangent"]),
+    "scene15-40": (lambda f: scene15(f, 40), [0.02], ["jbld"]),
+    "scene15-128": (lambda f: scene15(f, 128), [30], ["tangent"]),
     "physionet-within": (lambda f: physionet(f, False), [0.02], ["jbld", "tangent"]),
     "physionet-across": (lambda f: physionet(f, True), [0.02], ["jbld", "tangent"]),
     "digits-hist": (lambda _: digits("histograms"), [0.02, 0.04, 0.08], ["sinkhorn", "hellinger"]),
@@ -207,15 +215,18 @@ def run(names: list[str], folder: str, path: Path, only: str, n_splits: int) -> 
         make_task, sizes, metrics = TASKS[name]
         task = make_task(folder)
         for k, (train, test) in enumerate(task.splits[: n_splits or None]):
+            X = task.X
+            if task.descriptor is not None:
+                X = task.descriptor.fit(X[train], task.y[train]).transform(X)
             for method, make, features, grouped in methods(task, sizes, metrics):
                 if (name, k, method) in known or (only and not any(method.startswith(o) for o in only.split(","))):
                     continue
                 more = {"groups": task.groups[train]} if grouped and task.groups is not None else {}
                 began, cpu = time.perf_counter(), time.process_time()
-                embed = features(task.X[train])
-                model = make().fit(embed(task.X[train]), task.y[train], **more)
+                embed = features(X[train])
+                model = make().fit(embed(X[train]), task.y[train], **more)
                 seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-                wrong = model.predict(embed(task.X[test])) != task.y[test]
+                wrong = model.predict(embed(X[test])) != task.y[test]
                 record = {"data": name, "split": k, "method": method, "error": 100 * float(wrong.mean())}
                 record |= {"n_test": len(test), "seconds": seconds, "cpu": cpu}
                 if hasattr(model, "selection_"):
