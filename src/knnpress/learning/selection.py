@@ -89,6 +89,7 @@ class Seen:
     setting: Setting
     scores: dict[Vote, list[Array]] = field(default_factory=lambda: {"nearest": [], "soft": []})
     held_out: list[HeldOut] = field(default_factory=list)
+    _losses: dict[Any, tuple[Array, float]] = field(default_factory=dict, repr=False)  # those asked for before
 
     @property
     def n_folds(self) -> int:
@@ -118,6 +119,12 @@ class Seen:
         The loss is that of learning, without smoothing. A temperature makes settings comparable: it is scale, not
         order, that sharpness and smoothing change most.
         """
+        key = (vote, label_noise, self.n_folds if n_folds is None else n_folds)
+        if key not in self._losses:
+            self._losses[key] = self._compute_losses(*key)
+        return self._losses[key]
+
+    def _compute_losses(self, vote: Vote, label_noise: float, n_folds: int) -> tuple[Array, float]:
         scores, points = np.concatenate(self.scores[vote][:n_folds]), self.points(n_folds)
         labels, weight = points.labels, points.weight
         floor = label_noise / (1.0 - label_noise) / scores.shape[1]

@@ -21,6 +21,7 @@ class Lbfgs:
     def __init__(self) -> None:
         self.steps: list[Array] = []
         self.changes: list[Array] = []
+        self.curvatures: list[float] = []  # step times change, each
 
     def __call__(self, evaluate: Evaluate, theta: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
         """The next theta and its evaluation; None where there is no way down."""
@@ -28,18 +29,19 @@ class Lbfgs:
         first = 1.0 if self.steps else min(1.0, 1.0 / float(np.sqrt(dot(direction, direction))))
         found = line_search(evaluate, theta, now, direction, first, curvature=0.9)
         if found is None and self.steps:  # the curvature misleads: forget it, and try straight down
-            self.steps, self.changes = [], []
+            self.steps, self.changes, self.curvatures = [], [], []
             return self(evaluate, theta, now)
         if found is not None:
             step, change = found[0] - theta, found[1].gradient - now.gradient
-            if dot(step, change) > np.finfo(float).eps * dot(change, change):
+            if (curvature := dot(step, change)) > np.finfo(float).eps * dot(change, change):
                 self.steps = [*self.steps, step][-_MEMORY:]
                 self.changes = [*self.changes, change][-_MEMORY:]
+                self.curvatures = [*self.curvatures, curvature][-_MEMORY:]
         return found
 
     def _times_inverse(self, gradient: Array) -> Array:
         """The gradient times the inverse curvature, by the two-loop recursion."""
-        pairs = [(s, y, dot(s, y)) for s, y in zip(self.steps, self.changes, strict=True)]
+        pairs = list(zip(self.steps, self.changes, self.curvatures, strict=True))
         result, shares = gradient.copy(), []
         for s, y, sy in reversed(pairs):
             shares.append(dot(s, result) / sy)
@@ -61,3 +63,4 @@ class Lbfgs:
     def restore(self, state: State) -> None:
         """Remember it again."""
         self.steps, self.changes = list(state["steps"]), list(state["changes"])
+        self.curvatures = [dot(s, y) for s, y in zip(self.steps, self.changes, strict=True)]
