@@ -202,8 +202,15 @@ def test_n_jobs_none_is_every_core_this_process_may_use():
 
 @pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (3, 3), (-1, 8), (-2, 7), (-8, 1), (-100, 1), (None, 8)])
 def test_n_jobs_counts_as_in_joblib(monkeypatch, n_jobs, expected):
-    monkeypatch.setattr(joblib, "cpu_count", lambda *args, **kwargs: 8)
+    monkeypatch.setattr(parallel, "_count_cores", lambda *_: 8)
     assert resolve_n_jobs(n_jobs) == expected
+
+
+def test_cores_are_counted_anew_where_fewer_are_allowed(monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    assert resolve_n_jobs() == 1
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT")
+    assert resolve_n_jobs() == joblib.cpu_count()
 
 
 def test_n_jobs_zero_is_an_error_with_a_cure():

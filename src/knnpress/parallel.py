@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from numbers import Integral
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from knnpress import _core
 
-__all__ = ["BLOCK_BYTES", "MEMORY_BYTES", "map_blocks", "map_tasks", "resolve_n_jobs", "row_blocks"]
+__all__ = ["BLOCK_BYTES", "MEMORY_BYTES", "map_blocks", "map_tasks", "one_blas_thread", "resolve_n_jobs", "row_blocks"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,10 +62,21 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
         return 1
     if n_jobs is None:
         nested = multiprocessing.parent_process() is not None or get_active_backend()[0].nesting_level
-        return 1 if nested else joblib.cpu_count()
+        return 1 if nested else _cores()
     if not isinstance(n_jobs, Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs is {n_jobs!r}; give the number of threads, or None for all cores")
-    return max(1, n_jobs if n_jobs > 0 else joblib.cpu_count() + 1 + n_jobs)
+    return max(1, n_jobs if n_jobs > 0 else _cores() + 1 + n_jobs)
+
+
+def _cores() -> int:
+    """Cores that this process may use; joblib reads several files to find out, which one query would wait for."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    return _count_cores(allowed, os.environ.get("LOKY_MAX_CPU_COUNT"))
+
+
+@cache
+def _count_cores(allowed: int, limit: str | None) -> int:
+    return int(joblib.cpu_count())
 
 
 def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
@@ -95,8 +107,8 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
     number. An exception (or Ctrl-C) cancels the blocks not yet begun, makes native kernels give up those they are at,
     and is raised here.
     """
-    workers = min(resolve_n_jobs(n_jobs), len(blocks))
-    with _one_blas_thread:
+    workers = 1 if n_jobs is None and len(blocks) == 1 else min(resolve_n_jobs(n_jobs), len(blocks))
+    with one_blas_thread:
         if workers <= 1:
             return [function(block) for block in blocks]
         return _share_out(function, blocks, workers)
@@ -219,6 +231,7 @@ class _OneBlasThread:
                 self.limit.restore_original_limits()
 
 
-_one_blas_thread = _OneBlasThread()
+#: Entered once, it costs nothing to enter again within
+one_blas_thread = _OneBlasThread()
 if hasattr(os, "register_at_fork"):  # a child has no other threads: a lock or a count taken by them is void there
-    os.register_at_fork(after_in_child=_one_blas_thread.__init__)  # type: ignore[misc]
+    os.register_at_fork(after_in_child=one_blas_thread.__init__)  # type: ignore[misc]

@@ -472,7 +472,7 @@ class LearnedModel(PrototypeModel):
         if vote == "nearest" and self.n_neighbors > 1:
             return super()._decide(X)
         # A class counts by its nearest prototype, or by all of its prototypes; gamma comes with the second class
-        scores = class_scores(self.transform(X), self._codes(), getattr(self, "gamma_", 1.0), len(self.classes_))
+        scores = class_scores(self._distances(X), self._codes(), getattr(self, "gamma_", 1.0), len(self.classes_))
         logits = getattr(self, "temperature_", 1.0) * scores[vote == "soft"]
         _, share = log_softmax(logits)
         return logits.argmax(axis=1), share  # a tiny gamma makes all shares alike, not all distances

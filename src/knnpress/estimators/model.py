@@ -30,7 +30,7 @@ from knnpress.geometries import EmbeddedGeometry, Geometry, SquaredEuclidean
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
-from knnpress.parallel import map_blocks, row_blocks
+from knnpress.parallel import map_blocks, one_blas_thread, row_blocks
 from knnpress.progress import progress_bar
 from knnpress.rows import check_block, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
@@ -155,9 +155,14 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         """Distances of the points to every prototype, (n, m); of a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
             return self._by_chunk("transform", X)
-        points, distances = self._check_query(X)
-        blocks = row_blocks(len(points), 8 * len(self.prototypes_))
-        return np.concatenate(map_blocks(lambda rows: distances(points[rows]), blocks, self.n_jobs))
+        return self._distances(X)
+
+    def _distances(self, X: ArrayLike) -> Array:
+        """Distances of points in memory to every prototype, (n, m)."""
+        with one_blas_thread:
+            points, distances = self._check_query(X)
+            blocks = row_blocks(len(points), 8 * len(self.prototypes_))
+            return np.concatenate(map_blocks(lambda rows: distances(points[rows]), blocks, self.n_jobs))
 
     def _by_chunk(self, method: str, X: Any) -> Any:
         """What a method gives for points that are not in memory: for dask arrays lazily, else block by block."""
@@ -196,7 +201,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         check_is_fitted(self)
         geometry = self._fitted_geometry()
         points = geometry.check(X, n_jobs=self.n_jobs)
-        validate_data(self, X, reset=False, skip_check_array=True)  # the names of features, where X has any
+        if type(X) is not np.ndarray or hasattr(self, "feature_names_in_"):
+            validate_data(self, X, reset=False, skip_check_array=True)  # the names of features, where X has any
         if points.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {points.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "

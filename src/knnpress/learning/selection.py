@@ -272,9 +272,11 @@ def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices
 
 def class_scores(D: Array, labels: Indices, gamma: float, n_classes: int) -> tuple[Array, Array]:
     """Log-odds of each class by its nearest prototype, and by all of its prototypes, (n, C) each."""
-    logits = -(gamma**2) * D
+    order = np.argsort(labels, kind="stable")
+    present, first, counts = np.unique(labels[order], return_index=True, return_counts=True)
+    logits = -(gamma**2) * D[:, order]
     nearest, soft = np.full((len(D), n_classes), -np.inf), np.full((len(D), n_classes), -np.inf)
-    for c in np.unique(labels):
-        own = logits[:, labels == c]
-        nearest[:, c], soft[:, c] = own.max(axis=1), log_softmax(own)[0]
+    top = np.maximum.reduceat(logits, first, axis=1)
+    total = np.add.reduceat(np.exp(logits - np.repeat(top, counts, axis=1)), first, axis=1)
+    nearest[:, present], soft[:, present] = top, top + np.log(total)
     return nearest, soft
