@@ -72,3 +72,12 @@ def test_inputs_are_never_modified(rng, geometry):
     geometry.linearize(X, Z).pullback(W)
     for a, b in zip((X, Z, W), before, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_steps_of_a_descent_agree_with_distances_of_points_far_from_zero(rng):
+    X, Z = 1e5 + rng.normal(size=(40, 6)), 1e5 + rng.normal(size=(5, 6))
+    step = SquaredEuclidean().linearize_at(Z)
+    first = step(X)
+    expected = ((X[:, None] - Z) ** 2).sum(axis=2)
+    for D in (first.D, step(X, first.memory).D):
+        assert_allclose(D, expected, rtol=1e-8, atol=1e-9)

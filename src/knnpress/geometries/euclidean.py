@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,14 @@ from knnpress.typing import Array, ArrayLike
 __all__ = ["SquaredEuclidean"]
 
 _LARGEST = 1e150  # sums of squares of such numbers are still finite
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What a block keeps: its mean, (d,), and the squared distances of its points from it, (n,)."""
+
+    center: Array
+    norms: Array
 
 
 class SquaredEuclidean(BaseEstimator):
@@ -101,13 +110,26 @@ class SquaredEuclidean(BaseEstimator):
         return self.linearize_at(Z)(X, memory)
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack."""
-        distances = self.distances_to(Z)
+        """`linearize` at checked Z, for any block of X; a closed form knows no slack.
+
+        A block's memory is its mean and the points' squared distances from it: the rest of a step is two products.
+        """
 
         def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
+            if memory is None:
+                center = X.mean(axis=0)
+                centered = X - center
+                memory = _Memory(center, np.einsum("ik,ik->i", centered, centered))
+            off = Z - memory.center
+            D = X @ off.T
+            D -= off @ memory.center  # (X - center) @ off.T, without a copy of X
+            D *= -2.0
+            D += memory.norms[:, None]
+            D += np.einsum("jk,jk->j", off, off)
+
             def pullback(W: Array) -> Array:
                 return 2.0 * (W.sum(axis=0)[:, None] * Z - W.T @ X)
 
-            return Linearization(distances(X), pullback, None)
+            return Linearization(np.maximum(D, 0.0, out=D), pullback, memory)
 
         return step
