@@ -245,7 +245,7 @@ def test_the_start_itself_and_priors_from_strong_to_weak_come_first():
     assert np.isinf(settings[0].prior)
     assert [s.prior for s in settings[1:4]] == sorted((s.prior for s in settings[1:4]), reverse=True)
     assert DEFAULT in settings
-    assert {s.start for s in settings} == {"centroids", "grown"}
+    assert {s.start for s in settings} == {"centroids", "single", "grown"}
     assert {s.start for s in tried({}, can_grow=False)} == {"centroids"}
     assert len(set(settings)) >= len(settings) - 1
 
@@ -257,11 +257,11 @@ def test_what_the_user_fixed_stays():
     assert set(tried(everything, best=Setting(**everything))) == {Setting(**everything)}
 
 
-def test_weaker_priors_are_left_where_one_was_worse_than_a_stronger_and_no_other_start_is_tried_where_the_start_stays():
+def test_weaker_priors_are_left_where_one_was_worse_than_a_stronger_and_what_stays_is_not_grown():
     left = tried({}, got_worse=lambda: True)
     assert {s.prior for s in left} == {np.inf, 10.0, 1.0}  # the second of each path was worse than the first
     still = tried({}, best=Setting(prior=np.inf))
-    assert {s.start for s in still} == {DEFAULT.start}
+    assert {s.start for s in still} == {"centroids", "single"}
 
 
 # All of it, on points

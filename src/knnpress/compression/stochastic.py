@@ -51,7 +51,7 @@ class StochasticCompression(BaseEstimator):
     vote : {"nearest", "soft", "auto"}
         Whether points are to be classified by the nearest prototype or by the probabilities of all.
     init : Compressor or None
-        Where to start; None: `ClassCentroids`, or one learned prototype per class that is grown apart towards them.
+        Where to start; None: `ClassCentroids`, or one prototype per class, alone or grown apart towards them.
     chart : {"normal", "paper"}
         What parameters stand for: normal coordinates of the geometry at each start, or what the paper learns (Cholesky
         factors of matrices, logarithms of bins).
@@ -122,6 +122,9 @@ class StochasticCompression(BaseEstimator):
         callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` learned prototypes (one per class, if None), classes in sorted order.
+
+        One per class all the same where that serves held-out points better by more than noise; to have just as many as
+        asked for, give `init`.
 
         Neither the order of the points nor the names of the classes matter where points are in memory. `groups`, (n,),
         are never divided between what is learned from and what is held out. With `either`, prototypes are learned in

@@ -55,11 +55,15 @@ class Part:
     def problem(self, setting: Setting) -> Problem:
         """The training set with the start that the setting asks for."""
         plain = self._plain(self.job.n_prototypes)
+        if setting.start == "single":
+            return self._single(plain)
         return self._grown(plain, setting) if setting.start == "grown" else plain
 
     def gamma(self, setting: Setting) -> float:
         """The sharpness that the setting stands for here."""
-        return self.job.wishes.gamma_at(self._plain(self.job.n_prototypes).usual_gamma, setting)
+        plain = self._plain(self.job.n_prototypes)
+        start = self._single(plain) if setting.start == "single" else plain
+        return self.job.wishes.gamma_at(start.usual_gamma, setting)
 
     def scores(self, setting: Setting, held_out: LocalRows, n_classes: int) -> tuple[Array, Array]:
         """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
@@ -117,6 +121,10 @@ class Part:
         view = self.view
         return Problem(view.rows, view.blocks, view.geometry, start, self.job.descent, view.sample, unit)
 
+    def _single(self, plain: Problem) -> Problem:
+        """One prototype per class."""
+        return self._plain(int(plain.start.labels.max()) + 1)
+
     def _grown(self, plain: Problem, setting: Setting) -> Problem:
         """One prototype per class is learned, then grown apart a little, towards the centroids of the plain start."""
         if setting not in self.problems and self.quick is not None:
@@ -124,7 +132,7 @@ class Part:
                 self._from_quick(self.quick.problem(setting).start), plain.scale.unit
             )
         if setting not in self.problems:
-            single = self._plain(int(plain.start.labels.max()) + 1)
+            single = self._single(plain)
             gamma = self.job.wishes.gamma_at(single.usual_gamma, setting)
 
             def descend(state: State | None, keep: Keep | None) -> State:

@@ -49,15 +49,15 @@ class Setting:
     prior : float
         How strongly prototypes are held at their start; infinity: they stay there.
     smoothing : float
-    start : {"centroids", "grown", "given"}
-        Centroids of k-means within each class; one learned prototype per class, grown apart towards them; or what the
-        user gave.
+    start : {"centroids", "single", "grown", "given"}
+        Centroids of k-means within each class; the centroid of each class, one prototype per class being all that is
+        learned; one learned prototype per class, grown apart towards the centroids; or what the user gave.
     """
 
     sharpness: float = 1.0
     prior: float = 1.0
     smoothing: float = 0.02
-    start: Literal["centroids", "grown", "given"] = "centroids"
+    start: Literal["centroids", "single", "grown", "given"] = "centroids"
 
 
 #: What is taken unless the data speak against it; it suited digits, ETH-80 and FPHA
@@ -69,7 +69,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "sharpness": (1.0, 0.25),
     "smoothing": (0.02, 0.0),
     "prior": (10.0, 1.0, 0.1, 0.01),
-    "start": ("centroids", "grown"),
+    "start": ("centroids", "single", "grown"),
 }
 
 
@@ -191,21 +191,26 @@ def candidates(
     """Settings worth trying, in order; what the user fixed stays.
 
     First the start itself, then priors from strong to weak at each sharpness and smoothing, until one is worse than the
-    stronger one before it by more than noise (`got_worse`). Other starts are tried with what is `best` by then.
+    stronger one before it by more than noise (`got_worse`). Where there are more prototypes than classes, one per class
+    is tried too, and what is `best` by then with prototypes grown from one per class.
     """
     axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
+
+    def path(setting: Setting) -> Iterator[Setting]:
+        for k, prior in enumerate(axes["prior"]):
+            yield replace(setting, prior=prior)
+            if k > 0 and got_worse():
+                break
+
     if "prior" not in fixed:
         yield replace(first, prior=np.inf)
     for sharpness, smoothing in product(axes["sharpness"], axes["smoothing"]):
-        for k, prior in enumerate(axes["prior"]):
-            yield replace(first, sharpness=sharpness, smoothing=smoothing, prior=prior)
-            if k > 0 and got_worse():
-                break
-    if np.isinf(best().prior):  # what does not move knows nothing of other starts
-        return
-    for start in axes["start"][1:] if can_grow else ():
-        yield replace(best(), start=start)
+        yield from path(replace(first, sharpness=sharpness, smoothing=smoothing))
+    if can_grow and "start" not in fixed:
+        yield from path(replace(first, start="single"))
+        if np.isfinite(best().prior):  # what does not move cannot grow
+            yield replace(best(), start="grown")
 
 
 def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vote = "nearest") -> Seen:
