@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 FILES = ("jbld", "sinkhorn", "clouds", "spectral", "loss")
 #: As CMakeLists.txt has them
-OPTIONS = "-std=c++17 -fno-tree-vectorize -fno-math-errno -ffp-contract=fast -fvisibility=hidden".split()
+OPTIONS = ["-std=c++17", "-fno-tree-vectorize", "-fno-math-errno", "-ffp-contract=fast", "-fvisibility=hidden"]
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-DKNNPRESS_TARGET=baseline")
 SIZES = (1, 2, 3, 5, 8, 11, 19, 32, 43)
 MAPS = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt, "inverse_sqrt": lambda s: 1 / np.sqrt(s)}
