@@ -678,6 +678,42 @@ def test_the_command_writes_javascript(tmp_path):
     assert (tmp_path / "got.mjs").read_bytes() == (tmp_path / "expected.mjs").read_bytes()
 
 
+#: Imports a module from its text, and answers points
+PAGE = """
+async ([source, points]) => {
+  const { classes, predict } = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+  return points.map((x) => {
+    const p = new Array(classes.length).fill(0);
+    return [predict(x, p), ...p];
+  });
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser.new_page()
+        browser.close()
+
+
+@pytest.mark.parametrize(
+    "name", some(["jbld, soft", "hellinger"], "tangent", "logeuclid", "vectors", "sinkhorn", "jbld, 5 neighbours")
+)
+def test_a_browser_answers_as_python_does(name, page, tmp_path):
+    model, X = made(name)
+    X = X[:40]
+    kp.export_js(model, tmp_path / "model.mjs")
+    source = (tmp_path / "model.mjs").read_text()
+    answers = np.array(page.evaluate(PAGE, [source, X.reshape(len(X), -1).tolist()]))
+    assert_same_answers(model, X, answers[:, 0].astype(int), answers[:, 1:])
+
+
 @cache
 def real_points(name):
     """Points of research data, their labels, and a ground cost or None."""
