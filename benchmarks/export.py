@@ -84,7 +84,7 @@ class Row:
     m: int
     size: str
     n: int
-    clear: int
+    clear: int  # all of them answered as Python does, or the run ended
     single: float
     kernel: float
     predict: float
