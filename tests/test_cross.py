@@ -144,7 +144,7 @@ def test_clouds(arm, m, rng):
 def _dual(a, b, cost):
     """The dual value of two clouds that share no bins, at reg one."""
     f = np.zeros(len(a))
-    for _ in range(4000):
+    for _ in range(20000):
         g = reference.soft_minimum(cost.T, f, a, 1.0)
         f = reference.soft_minimum(cost, g, b, 1.0)
     return a @ f + b @ g
