@@ -5,7 +5,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all wheel wheel-test coverage mutate lint bench docs fuzz soak sanitize clean FORCE
+.PHONY: demo test test-all arm-test wheel wheel-test coverage mutate lint bench docs fuzz soak sanitize clean FORCE
 
 demo: .venv/installed
 	$(BIN)/knnpress demo
@@ -49,6 +49,11 @@ KERNEL_TESTS := tests/test_core.py tests/test_core_limits.py tests/geometries te
 sanitize: .venv/installed-test
 	$(call build_core,sanitize,address$(comma)undefined)
 	$(call run_kernels,sanitize,libasan.so) $(KERNEL_TESTS)
+
+# The kernels compiled for 64-bit ARM and run by an emulator, and compiled for RISC-V: g++-aarch64-linux-gnu,
+# g++-riscv64-linux-gnu and qemu-user of Debian. Some minutes.
+arm-test: .venv/installed-test
+	$(BIN)/python -m pytest -q -n 0 -m "" tests/test_cross.py
 
 comma := ,
 define build_core

@@ -7,15 +7,19 @@ import os
 import re
 import shutil
 import subprocess
+import warnings
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 import knnpress as kp
 from knnpress.cli import main
+from knnpress.descriptors import Recenter, SignalCovariance
 from knnpress.export.c import c_string
 from knnpress.geometries import AIRM, JBLD, Hellinger, LogEuclidean, Sinkhorn, SquaredEuclidean, Tangent
 
@@ -48,9 +52,9 @@ int knnpress_predict(const double *x, double *probabilities);
 """
 
 
-def build(model, folder, compiler=COMPILERS[0] if COMPILERS else "", flags=STRICT, dtype="float64"):
+def build(model, folder, compiler=COMPILERS[0] if COMPILERS else "", flags=STRICT, dtype="float64", **settings):
     """A program that answers points as `DRIVER` says."""
-    kp.export_c(model, folder / "model.c", dtype=dtype)
+    kp.export_c(model, folder / "model.c", dtype=dtype, **settings)
     size = model.n_features_in_ ** (model.prototypes_.ndim - 1)
     (folder / "model.h").write_text(HEADER.format(size=size, classes=len(model.classes_)))
     (folder / "main.c").write_text(DRIVER)
@@ -108,6 +112,11 @@ def vector_model(vote="nearest"):
     return learned(kp.SNC, vote=vote).fit(X[:600], y[:600]), X[600:]
 
 
+def learned_neighbours():
+    X, y = covariances()
+    return learned(kp.SCC, metric="jbld", vote="nearest", n_neighbors=3).fit(X[:600], y[:600]), X[600:]
+
+
 def neighbour_model(geometry, X, y, k):
     return kp.PrototypeClassifier(geometry, n_neighbors=k).fit(X[:150], y[:150]), X[150:400]
 
@@ -135,7 +144,7 @@ MODELS = {
 
 @cache
 def made(name):
-    return MODELS[name]()
+    return learned_neighbours() if name == "jbld, 3 learned neighbours" else MODELS[name]()
 
 
 def clear(model, X, margin):
@@ -247,6 +256,202 @@ def test_sanitizers_and_compilers_agree(name, compiler, tmp_path):
     assert_same_answers(model, X[:100], winner, probabilities, margin, error)
 
 
+def some(names, *others):
+    """Names for the usual tests, and others for the long ones."""
+    return [*names, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+
+
+REJECTING = some(
+    ["jbld, soft", "tangent", "vectors, soft", "hellinger", "sinkhorn"],
+    *("jbld", "logeuclid", "sinkhorn, soft", "sinkhorn, dual", "jbld, 3 learned neighbours"),
+)
+
+
+def half_strange(name, n):
+    """Points of a model's kind, and as many that are like none of its classes."""
+    model, X = made(name)
+    X = X[:n]
+    other = np.roll(X, 1, axis=0)
+    strange = X[:, ::-1, ::-1] + 0.3 * other if X.ndim == 3 else np.abs(X - other) + 1e-3
+    return model, np.concatenate([X, strange])
+
+
+def assert_rejects_as_python_does(model, X, winner, reject, margin):
+    score = model.outlier_score(X)
+    sure = np.abs(score - (1.0 - reject)) > margin
+    assert sure.mean() > 0.9
+    refused = score > 1.0 - reject
+    assert 0.05 < refused.mean() < 0.95, "the test would say nothing"
+    np.testing.assert_array_equal((winner < 0)[sure], refused[sure])
+    taken = sure & ~refused & clear(model, X, 1e-5)
+    np.testing.assert_array_equal(model.classes_[winner[taken]], model.predict(X[taken]))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", some(["float64"], "float32"))
+@pytest.mark.parametrize("name", REJECTING)
+def test_c_rejects_what_python_rejects(name, dtype, tmp_path):
+    model, X = half_strange(name, 60 if "sinkhorn" in name else 150)
+    for reject in (0.0, 0.2) if name == "jbld, soft" else (0.07,):
+        winner, _ = ask(build(model, tmp_path, dtype=dtype, reject=reject), X, len(model.classes_))
+        assert_rejects_as_python_does(model, X, winner, reject, 1e-6 if dtype == "float64" else 1e-3)
+
+
+@needs_node
+@pytest.mark.parametrize("name", some(["jbld, soft", "sinkhorn"], "tangent", "hellinger", "jbld, 3 learned neighbours"))
+def test_javascript_rejects_what_python_rejects(name, tmp_path):
+    model, X = half_strange(name, 30)
+    winner, _ = ask(node_program(model, tmp_path, reject=0.1), X, len(model.classes_))
+    assert_rejects_as_python_does(model, X, winner, 0.1, 1e-6)
+
+
+#: As `DRIVER`, of windows: the first number read is how many samples each has.
+WINDOW_DRIVER = """
+#include <stdio.h>
+#include <stdlib.h>
+#define KNNPRESS_IMPLEMENTATION
+#include "model.h"
+int main(void) {
+  double n, p[KNNPRESS_N_CLASSES + 1];
+  while (fread(&n, sizeof n, 1, stdin) == 1) {
+    double *x = malloc(sizeof(double) * KP_D * (size_t)n + 1);
+    if (fread(x, sizeof(double) * KP_D, (size_t)n, stdin) != (size_t)n) return 3;
+    p[0] = knnpress_predict_window(x, (int)n, p + 1);
+    if (p[0] != knnpress_predict_window(x, (int)n, NULL)) return 4;
+    fwrite(p, sizeof p, 1, stdout);
+    free(x);
+  }
+  return 0;
+}
+"""
+NODE_WINDOW = """
+import { readFileSync, writeFileSync } from "node:fs";
+import { classes, pointSize, predictWindow } from "./model.mjs";
+const bytes = readFileSync(0), start = bytes.byteOffset, d = Math.sqrt(pointSize), out = [];
+const x = new Float64Array(bytes.buffer.slice(start, start + bytes.length));
+for (let at = 0; at < x.length; at += 1 + d * x[at]) {
+  const p = new Array(classes.length).fill(0);
+  out.push(predictWindow(x.subarray(at + 1, at + 1 + d * x[at]), x[at], p), ...p);
+}
+writeFileSync(1, Buffer.from(Float64Array.from(out).buffer));
+"""
+
+
+def signals(rng, n, n_times=60):
+    """Windows of two classes from two subjects, each of whom mixes the channels in a way of their own."""
+    y, subject = np.arange(n) % 2, np.where(np.arange(n) // 2 % 2, "left", "right")
+    raw = rng.normal(size=(n, 5, n_times)) * np.where(y[:, None, None], [[3.0], [1], [1], [1], [2]], 1.0)
+    mixing = {"left": 0.1 * np.eye(5) + 0.02 * rng.normal(size=(5, 5)), "right": np.eye(5)}
+    return np.stack([mixing[s] @ (window + 7.0) for s, window in zip(subject, raw, strict=True)]), y, subject
+
+
+def window_model(metric, estimator, recenter, rng):
+    X, y, subject = signals(rng, 160)
+    steps = [SignalCovariance(estimator), *([] if recenter is None else [recenter])]
+    groups = None if recenter is None else subject
+    model = kp.DescriptorClassifier(steps, learned(kp.SCC, metric=metric, vote="soft"))
+    return model.fit(X, y, groups=groups), X[subject == "left"]
+
+
+CHAINS = [
+    ("jbld", "ledoit_wolf", None),
+    ("jbld", "oas", Recenter()),
+    ("tangent", "empirical", Recenter(target="mean", shrinkage=3.0)),
+    ("logeuclid", "ledoit_wolf", Recenter("logeuclid", shrinkage=1.0)),
+    ("jbld", "empirical", Recenter("logdet", target="mean")),
+    ("tangent", "oas", None),
+]
+
+
+def ask_windows(command, windows):
+    parts = [np.concatenate([[window.shape[1]], window.ravel()]) for window in windows]
+    done = subprocess.run(command, input=np.concatenate(parts).tobytes(), capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return np.frombuffer(done.stdout).reshape(len(windows), 3)
+
+
+def window_program(language, model, folder, *, compiler="gcc", flags=(), **settings):
+    if language == "js":
+        kp.export_js(model, folder / "model.mjs", **settings)
+        (folder / "main.mjs").write_text(NODE_WINDOW)
+        return ["node", str(folder / "main.mjs")]
+    kp.export_c(model, folder / "model.h", **settings)
+    (folder / "main.c").write_text(WINDOW_DRIVER)
+    subprocess.run([compiler, *flags, *STRICT, "main.c", "-o", "program", "-lm"], cwd=folder, check=True)
+    return [str(folder / "program")]
+
+
+LANGUAGES = [
+    pytest.param("c", marks=pytest.mark.skipif("gcc" not in COMPILERS, reason="there is no gcc")),
+    pytest.param("js", marks=needs_node),
+]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    ("metric", "estimator", "recenter"),
+    [*CHAINS[:3], *(pytest.param(*chain, marks=pytest.mark.slow) for chain in CHAINS[3:])],
+)
+def test_windows_are_described_and_recentred_as_in_python(language, metric, estimator, recenter, tmp_path, rng):
+    model, X = window_model(metric, estimator, recenter, rng)
+    group = None if recenter is None else "left"
+    answers = ask_windows(window_program(language, model, tmp_path, group=group), X)
+    np.testing.assert_array_equal(model.classes_[answers[:, 0].astype(int)], model.predict(X, groups=group))
+    np.testing.assert_allclose(answers[:, 1:], model.predict_proba(X, groups=group), atol=1e-8)
+    few = X[:10, :, :6]  # where covariances are shrunk by much
+    answers = ask_windows([str(tmp_path / "program")] if language == "c" else ["node", str(tmp_path / "main.mjs")], few)
+    np.testing.assert_allclose(answers[:, 1:], model.predict_proba(few, groups=group), atol=1e-7)
+
+
+@needs_compiler
+@pytest.mark.parametrize("compiler", some(COMPILERS[:1], *COMPILERS[1:]))
+@pytest.mark.parametrize("estimator", some(["ledoit_wolf"], "oas", "empirical"))
+def test_any_window_gets_a_class_or_none_and_never_a_fault(estimator, compiler, tmp_path, rng):
+    model, X = window_model("tangent", estimator, Recenter(), rng)
+    program = window_program("c", model, tmp_path, compiler=compiler, flags=SANITIZED, group="left", reject=0.5)
+    windows = [X[0], X[0][:, :0], X[0][:, :1], X[0][:, :2], np.zeros((5, 9)), np.ones((5, 9))]
+    windows += [1e200 * X[0], 1e-200 * X[0], 1e100 * X[0], 1e-100 * X[0]]
+    for value in (np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324):
+        windows += [np.full((5, 9), value), X[1].copy(), rng.choice([value, 1.0, -2.0], size=(5, 40))]
+        windows[-2][2, 3] = value
+    winner = ask_windows(program, windows)[:, 0]
+    assert np.isin(winner, [-1, 0, 1]).all()
+    assert (winner[1:3] == -1).all()
+    assert (winner[[not np.isfinite(window).all() for window in windows]] == -1).all()
+    # without rejection, what Python takes is taken, and what it refuses is refused
+    program = window_program("c", model, tmp_path, compiler=compiler, flags=SANITIZED, group="left")
+    taken = ask_windows(program, windows)[:, 0] >= 0
+    np.testing.assert_array_equal(taken, [python_takes_window(model, window) for window in windows])
+
+
+def python_takes_window(model, window):
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.predict(window[None], groups="left")
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_file_is_for_one_group(tmp_path, rng, capsys):
+    X, y, subject = signals(rng, 40)
+    model = kp.DescriptorClassifier([SignalCovariance(), Recenter()], kp.PrototypeClassifier("jbld"))
+    model.fit(X, y, groups=subject)
+    with pytest.raises(ValueError, match=r"for one group: group is None, and Recenter knows 2 groups.*'left', 'right'"):
+        kp.export_c(model, tmp_path / "model.c")
+    with pytest.raises(ValueError, match=r"group is 'middle'.*give one of them"):
+        kp.export_js(model, tmp_path / "model.mjs", group="middle")
+    model.save(tmp_path / "model.knnp")
+    kp.export_c(model, tmp_path / "expected.c", group="right")
+    assert "re-centred first, by the mean of group right" in (tmp_path / "expected.c").read_text()
+    command = ["export", str(tmp_path / "model.knnp"), "-o", str(tmp_path / "model.c")]
+    assert main([*command, "--group", "right"]) == 0
+    assert (tmp_path / "model.c").read_bytes() == (tmp_path / "expected.c").read_bytes()
+    assert main(command) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
 HOSTILE = [
     '"',
     "\n",
@@ -334,8 +539,19 @@ def test_what_cannot_be_exported_says_why(tmp_path):
     target = tmp_path / "model.c"
     with pytest.raises(TypeError, match=r"under AIRM: .*learn the model under Tangent or JBLD"):
         kp.export_c(kp.PrototypeClassifier(AIRM()).fit(X[:50], y[:50]), target)
-    with pytest.raises(TypeError, match=r"cannot export a Pipeline; .*give its classifier"):
-        kp.export_c(make_pipeline(kp.PrototypeClassifier("jbld")).fit(X[:50], y[:50]), target)
+    with pytest.raises(TypeError, match=r"cannot export a PCA: of descriptors, only SignalCovariance .*model\[-1\]"):
+        kp.export_c(make_pipeline(PCA(3), kp.PrototypeClassifier("sqeuclidean")).fit(X[:50, 0], y[:50]), target)
+    with pytest.raises(TypeError, match=r"reject is given, and a PrototypeClassifier does not know how far"):
+        kp.export_c(kp.PrototypeClassifier("jbld").fit(X[:50], y[:50]), target, reject=0.1)
+    with pytest.raises(ValueError, match=r"reject is 5; give the share"):
+        kp.export_c(made("jbld")[0], target, reject=5)
+    with pytest.raises(ValueError, match=r"group is 'a', and the model has no Recenter"):
+        kp.export_c(made("jbld")[0], target, group="a")
+    clouds = kp.Clouds(np.arange(8.0)[:, None], [0, 2, 4, 6, 8])
+    with pytest.raises(TypeError, match=r"under CloudSinkhorn: clouds have any number of points"):
+        kp.export_c(
+            kp.SWC(2, n_points=2, gamma=1.0, max_iter=1, prior=1.0, vote="nearest").fit(clouds, [0, 0, 1, 1]), target
+        )
     with pytest.raises(TypeError, match="cannot export a int"):
         kp.export_c(3, target)
     with pytest.raises(ValueError, match="not fitted"):
@@ -376,7 +592,13 @@ def test_the_command_says_what_cannot_be_exported_and_what_is_left_out(tmp_path,
     both = kp.DescriptorClassifier(kp.descriptors.SignalCovariance(), kp.PrototypeClassifier("jbld"))
     both.fit(signals, np.arange(20) % 2).save(tmp_path / "both.knnp")
     assert main(["export", str(tmp_path / "both.knnp"), "-o", str(tmp_path / "model.c")]) == 0
-    assert "takes points as SignalCovariance gives them" in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
+    assert "knnpress_predict_window" in (tmp_path / "model.c").read_text()
+    images = np.random.default_rng(0).random((20, 16, 16, 3))
+    both = kp.DescriptorClassifier(kp.descriptors.RegionCovariance("gradient"), kp.PrototypeClassifier("jbld"))
+    both.fit(list(images), np.arange(20) % 2).save(tmp_path / "images.knnp")
+    assert main(["export", str(tmp_path / "images.knnp"), "-o", str(tmp_path / "model.c")]) == 0
+    assert "takes points as RegionCovariance gives them" in capsys.readouterr().err
 
 
 def test_an_exported_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -407,8 +629,8 @@ writeFileSync(1, Buffer.from(out.buffer));
 """
 
 
-def node_program(model, folder, dtype="float64"):
-    kp.export_js(model, folder / "model.mjs", dtype=dtype)
+def node_program(model, folder, dtype="float64", **settings):
+    kp.export_js(model, folder / "model.mjs", dtype=dtype, **settings)
     (folder / "main.mjs").write_text(NODE.format(module="./model.mjs"))
     return ["node", str(folder / "main.mjs")]
 
@@ -454,6 +676,42 @@ def test_the_command_writes_javascript(tmp_path):
     kp.export_js(model, tmp_path / "expected.mjs")
     assert main(["export", str(tmp_path / "model.knnp"), "-o", str(tmp_path / "got.mjs"), "--to", "js"]) == 0
     assert (tmp_path / "got.mjs").read_bytes() == (tmp_path / "expected.mjs").read_bytes()
+
+
+#: Imports a module from its text, and answers points
+PAGE = """
+async ([source, points]) => {
+  const { classes, predict } = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+  return points.map((x) => {
+    const p = new Array(classes.length).fill(0);
+    return [predict(x, p), ...p];
+  });
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser.new_page()
+        browser.close()
+
+
+@pytest.mark.parametrize(
+    "name", some(["jbld, soft", "hellinger"], "tangent", "logeuclid", "vectors", "sinkhorn", "jbld, 5 neighbours")
+)
+def test_a_browser_answers_as_python_does(name, page, tmp_path):
+    model, X = made(name)
+    X = X[:40]
+    kp.export_js(model, tmp_path / "model.mjs")
+    source = (tmp_path / "model.mjs").read_text()
+    answers = np.array(page.evaluate(PAGE, [source, X.reshape(len(X), -1).tolist()]))
+    assert_same_answers(model, X, answers[:, 0].astype(int), answers[:, 1:])
 
 
 @cache
@@ -515,43 +773,7 @@ def test_c_answers_as_python_does_on_real_data(name, metric, tmp_path):
         assert same.mean() >= 0.999
 
 
-#: What a board with a Cortex-M4 needs to start: a vector table, a stack, and the host's files for input and output.
-CORTEX_LINK = """
-MEMORY { FLASH (rx) : ORIGIN = 0, LENGTH = 4M  RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
-ENTRY(start)
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > FLASH
-  .ARM.exidx : { *(.ARM.exidx*) } > FLASH
-  .data : { *(.data*) } > RAM
-  .bss : { *(.bss*) *(COMMON) } > RAM
-  end = .;
-  stack_top = ORIGIN(RAM) + LENGTH(RAM);
-}
-"""
-CORTEX_MAIN = """
-#include <stdio.h>
-#include "model.h"
-#include "points.h"
-extern char stack_top;
-extern void initialise_monitor_handles(void);
-void start(void);
-__attribute__((section(".vectors"), used)) static void *const vectors[] = {&stack_top, (void *)start};
-void _exit(int);
-void start(void) {
-  static double p[KNNPRESS_N_CLASSES];
-  int i, c;
-  *(volatile unsigned *)0xE000ED88 |= 0xF << 20; /* the floating-point unit */
-  initialise_monitor_handles();
-  for (i = 0; i < N_POINTS; i++) {
-    const int winner = knnpress_predict(points[i], p);
-    printf("%d", winner);
-    for (c = 0; c < KNNPRESS_N_CLASSES; c++) printf(" %.9g", p[c]);
-    printf("\\n");
-  }
-  fflush(stdout);
-  _exit(0);
-}
-"""
+CORTEX_EXAMPLE = Path(__file__).parent.parent / "examples" / "cortex_m4"
 CORTEX = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-O2")
 CORTEX_TOOLS = ("arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm")
 
@@ -564,20 +786,17 @@ def test_a_cortex_m4_answers_as_python_does(name, dtype, tmp_path):
     model, X = made(name)
     n = 3 if "sinkhorn" in name else 30
     kp.export_c(model, tmp_path / "model.c", dtype=dtype)
-    header = HEADER.format(size=X[0].size, classes=len(model.classes_))
-    (tmp_path / "model.h").write_text(header)
+    kp.export_c(model, tmp_path / "model.h", dtype=dtype)
     rows = ",\n".join("{" + ", ".join(map(repr, x.ravel().tolist())) + "}" for x in X[:n])
     (tmp_path / "points.h").write_text(
         f"#define N_POINTS {n}\nstatic const double points[N_POINTS][KNNPRESS_POINT_SIZE] = {{\n{rows}\n}};\n"
     )
-    (tmp_path / "main.c").write_text(CORTEX_MAIN)
-    (tmp_path / "link.ld").write_text(CORTEX_LINK)
     strict = ["-std=c99", "-Wall", "-Wextra", "-Werror"]
     in_folder = {"cwd": tmp_path, "check": True, "timeout": 120}
     subprocess.run(["arm-none-eabi-gcc", *CORTEX, *strict, "-fstack-usage", "-c", "model.c"], **in_folder)
-    subprocess.run(["arm-none-eabi-gcc", *CORTEX, *strict, "-c", "main.c"], **in_folder)
-    link = ["-nostartfiles", "-specs=rdimon.specs", "-T", "link.ld", "main.o", "model.o", "-lm", "-o", "model.elf"]
-    subprocess.run(["arm-none-eabi-gcc", *CORTEX, *link], **in_folder)
+    main, script = CORTEX_EXAMPLE / "main.c", CORTEX_EXAMPLE / "link.ld"
+    link = ["-nostartfiles", "-specs=rdimon.specs", "-T", script, "-lm", "-o", "model.elf"]
+    subprocess.run(["arm-none-eabi-gcc", *CORTEX, *strict, "-I.", main, *link], **in_folder)
     size = subprocess.run(["arm-none-eabi-size", "model.o"], capture_output=True, text=True, **in_folder).stdout
     flash, data, bss = map(int, size.splitlines()[1].split()[:3])
     stack = sum(int(line.split("\t")[1]) for line in (tmp_path / "model.su").read_text().splitlines())

@@ -307,3 +307,15 @@ def test_bad_groups_are_refused(rng):
 def test_bad_settings_are_refused(rng, settings, message):
     with pytest.raises(ValueError, match=message):
         clone(Recenter(**settings)).fit(matrices(rng, 3))
+
+
+def test_the_matrix_of_a_group_is_what_moves_its_matrices(rng):
+    X, _, groups = shifted_groups(rng)
+    for step in (Recenter(), Recenter("logeuclid", target="mean", shrinkage=5.0)):
+        moved = step.fit(X, groups=groups).transform(X, groups=groups)
+        A = step.matrix_of(1)
+        assert_allclose(A @ X[groups == 1] @ A.T, moved[groups == 1], rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match=r"group is 9, and Recenter knows 3 groups by name: 0, 1, 2; give one of them"):
+        step.matrix_of(9)
+    with pytest.raises(ValueError, match="group is 'a', and Recenter was fitted without groups; leave it out"):
+        Recenter().fit(X).matrix_of("a")

@@ -221,6 +221,13 @@ def _parser() -> argparse.ArgumentParser:
         default="float64",
         help="of the tables and the arithmetic with them (default: float64)",
     )
+    export.add_argument(
+        "--reject",
+        type=float,
+        metavar="R",
+        help="answer -1 where a point is farther from every class than all but a share R of its training points",
+    )
+    export.add_argument("--group", metavar="NAME", help="whose mean Recenter moves matrices by, where it knows several")
 
     doctor = _add(
         commands,

@@ -209,17 +209,31 @@ class Recenter(TransformerMixin, BaseEstimator):
             rows = np.flatnonzero(renumbered[member] >= 0)
             means[new] = self._means(matrices[rows], renumbered[member[rows]], len(new), None)
             counts[new] = own
-        if self.shrinkage:
-            means = self._between(means, self.mean_, self.shrinkage / (counts + self.shrinkage))
-        whiteners = matrix_inverse_sqrt(means, self.n_jobs)
-        if self.target == "mean":
-            whiteners = matrix_sqrt(self.mean_[None])[0] @ whiteners
         out = np.empty(matrices.shape)
-        for k, A in enumerate(whiteners):
+        for k, A in enumerate(self._moves(means, counts)):
             rows = np.flatnonzero(member == k)
             moved = A @ matrices[rows] @ A.T
             out[rows] = 0.5 * (moved + moved.transpose(0, 2, 1))
         return out
+
+    def matrix_of(self, group: Any = None) -> Array:
+        """The matrix A that moves a group known from `fit` or `partial_fit`: X to A X A', (d, d).
+
+        Parameters
+        ----------
+        group : name, or None
+            None: only where there is one group, without a name.
+        """
+        check_is_fitted(self)
+        self._check_settings()
+        known = [None] if self.groups_ is None else self.groups_.tolist()
+        if group not in known:
+            if self.groups_ is None:
+                raise ValueError(f"group is {group!r}, and Recenter was fitted without groups; leave it out")
+            some = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
+            raise ValueError(f"group is {group!r}, and {self._who()}: {some}; give one of them")
+        place = known.index(group)
+        return self._moves(self.means_[place : place + 1], self.counts_[place : place + 1])[0]
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None) -> Array:
         """`fit`, then `transform` of the same matrices and groups."""
@@ -299,6 +313,13 @@ class Recenter(TransformerMixin, BaseEstimator):
         powers = np.maximum(values, np.finfo(np.float64).tiny) ** share[:, None]
         half = root @ (vectors * np.sqrt(powers)[:, None, :])
         return half @ half.transpose(0, 2, 1)
+
+    def _moves(self, means: Array, counts: Array) -> Array:
+        """The matrices A of groups with such means of so many matrices, (g, d, d): X goes to A X A'."""
+        if self.shrinkage:
+            means = self._between(means, self.mean_, self.shrinkage / (counts + self.shrinkage))
+        roots = matrix_inverse_sqrt(means, self.n_jobs)
+        return matrix_sqrt(self.mean_[None])[0] @ roots if self.target == "mean" else roots
 
     def _places(self, names: Labels, known: Labels | None) -> Indices:
         """Where each name is among those known; -1 where it is not."""

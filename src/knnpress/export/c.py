@@ -13,12 +13,12 @@ from knnpress.typing import Array
 __all__ = ["c_source", "c_string", "stack_bytes"]
 
 _WIDTH = 116  # of a line of numbers
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;+()[]=")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;+()[]=%")
 _WHOLE = ("D", "M", "P", "T", "GROUP", "WIDTH", "MAX_ITER", "NEIGHBOURS")
 _TOP = """\
 /* A classifier under the geometry "{geometry}", exported by knnpress {version}: {m} prototypes of {n_classes} classes.
 
-   int knnpress_predict(const double *x, double *probabilities);
+   int knnpress_predict(const double *x, double *probabilities);{window}
 
    x: {point}.
    Returns the index of a class, whose name is in knnpress_classes, or -1 where x is not a valid point.
@@ -26,7 +26,7 @@ _TOP = """\
 
    C99 and C++17, libm only. Nothing is allocated and nothing global is written: any number of threads may call it.
    Working memory: {stack} bytes of stack, beside those of libm. Tables: {flash} bytes, constant.
-   {precision}{solver} */
+   {precision}{solver}{notes} */
 """
 _POINTS = {
     "vector": "a vector of {d} numbers",
@@ -37,15 +37,20 @@ _POINTS = {
 }
 _DECLARATIONS = """\
 #ifdef __cplusplus
-extern "C" {
+extern "C" {{
 #endif
 extern const char knnpress_version[];
 extern const char *const knnpress_classes[KNNPRESS_N_CLASSES];
 int knnpress_predict(const double *x, double *probabilities);
-#ifdef __cplusplus
-}
+{window}#ifdef __cplusplus
+}}
 #endif
 """
+_WINDOW = "int knnpress_predict_window(const double *samples, int n_samples, double *probabilities);\n"
+_ABOUT_WINDOW = f"""
+   {_WINDOW}
+   samples: of {{d}} channels, n_samples of each (at least 2), one channel after the other. Their covariance is taken as
+   SignalCovariance("{{window}}") does, and then as x."""
 _PREDICT = {
     "vector": "kp_check(x, point) && kp_vote_all(point, &votes)",
     "roots": "kp_check(x, point) && (kp_embed(point, vector), kp_vote_all(vector, &votes))",
@@ -76,11 +81,13 @@ def c_source(facts: Exported, *, header: bool) -> str:
     if header:
         parts.append("#ifndef KNNPRESS_MODEL_H\n#define KNNPRESS_MODEL_H\n")
     parts.append(f"#define KNNPRESS_POINT_SIZE {facts.point_size}\n#define KNNPRESS_N_CLASSES {len(facts.classes)}\n")
-    parts.append(_DECLARATIONS)
+    parts.append(_DECLARATIONS.format(window=_WINDOW if facts.window else ""))
     if header:
         parts.append("#endif\n\n#if defined(KNNPRESS_IMPLEMENTATION) && !defined(KNNPRESS_IMPLEMENTED)")
         parts.append("#define KNNPRESS_IMPLEMENTED")
     parts += [_settings(facts), _names(facts), *_tables(facts), *_code(facts), _predict(facts)]
+    if facts.window:
+        parts.append(_part("window"))
     if header:
         parts.append("#endif\n")
     return "\n".join(parts)
@@ -105,7 +112,8 @@ def stack_bytes(facts: Exported) -> int:
         "logarithm": 16 * triangle + 8 * p + max(8 * d * d + 8 * d, real * p),
         "jbld": 16 * triangle + 8 * d + real * (t + LANES * (t + d)),
     }[facts.kind]
-    return -(-(own + vote + 768) // 64) * 64
+    window = 8 * d * d + 8 * d if facts.window else 0
+    return -(-(own + vote + window + 768) // 64) * 64
 
 
 def _top(facts: Exported) -> str:
@@ -132,6 +140,8 @@ def _top(facts: Exported) -> str:
         flash=f"{sum(sizes) + np.dtype(_label_type(facts)[1]).itemsize * len(facts.labels):,}",
         precision=precision,
         solver=solver,
+        window=_ABOUT_WINDOW.format(d=facts.d, window=facts.window) if facts.window else "",
+        notes="".join(f"\n   {c_string(note)[1:-1]}" for note in facts.notes),
     )
 
 
@@ -155,7 +165,8 @@ def _settings(facts: Exported) -> str:
     if facts.kind == "sinkhorn":
         lines.append(f"#define KP_MOST {'1e30f' if single else '1e100'}")
         lines.append(f"#define KP_KERNEL_T {'kp_kernel_t' if 'ASYMMETRIC' in facts.flags else 'kp_kernel'}")
-    lines += [f"#define KP_{flag}" for flag in sorted(facts.flags)]
+    window = {facts.window.upper()} if facts.window else set()
+    lines += [f"#define KP_{flag}" for flag in sorted(facts.flags | window)]
     return "\n".join(lines) + "\n"
 
 
@@ -205,18 +216,22 @@ def _code(facts: Exported) -> list[str]:
     vote = "neighbours" if facts.votes else "scores"
     limited = facts.kind == "sinkhorn" and "TRANSPORT" not in facts.flags
     names = [vote, *([f"{vote}_limit"] if limited else []), *_PARTS[facts.kind]]
-    return [
-        files("knnpress.export").joinpath("c", f"{name}.c").read_text(encoding="ascii").strip("\n") + "\n"
-        for name in names
-    ]
+    return [_part(name) for name in names]
+
+
+def _part(name: str) -> str:
+    return files("knnpress.export").joinpath("c", f"{name}.c").read_text(encoding="ascii").strip("\n") + "\n"
 
 
 def _predict(facts: Exported) -> str:
+    predicted = _PREDICT[facts.kind]
+    if facts.kind == "jbld" and "REJECT" in facts.flags:
+        predicted = "kp_check(x, point, factor) && (kp_own(factor, &votes), kp_vote_all(point, &votes))"
     return f"""\
 int knnpress_predict(const double *x, double *probabilities) {{
   {_ROOM[facts.kind]}
   kp_votes votes;
   kp_open(&votes, probabilities != 0);
-  return {_PREDICT[facts.kind]} ? kp_close(&votes, probabilities) : -1;
+  return {predicted} ? kp_close(&votes, probabilities) : -1;
 }}
 """

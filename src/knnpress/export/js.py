@@ -9,6 +9,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from knnpress.export.c import c_string
 from knnpress.export.tables import DOUBLES, LANES, Exported
 from knnpress.typing import Array
 
@@ -19,7 +20,7 @@ _TOP = """\
 //
 // predict(x, probabilities): x holds pointSize numbers ({point}). Returns the index of a class, whose name is in
 // classes, or -1 where x is not a valid point. probabilities: an array that is filled, or left out.
-"""
+{more}"""
 _PREDICT = """\
 export function predict(x, probabilities = null) {
   if (x.length !== pointSize) throw new RangeError(`x holds ${x.length} numbers; give ${pointSize}`);
@@ -30,7 +31,7 @@ export function predict(x, probabilities = null) {
   return votes.close(probabilities);
 }
 """
-_FLAGS = ("ASYMMETRIC", "CENTERED", "SOFT", "TRANSPORT", "WHITENED")
+_FLAGS = ("ASYMMETRIC", "CENTERED", "DEBIASED", "REJECT", "SOFT", "TRANSPORT", "WHITENED")
 #: The files of `js/` that a kind is made of, after the vote
 _PARTS = {
     "vector": ("vector", "distance"),
@@ -52,9 +53,23 @@ def js_source(facts: Exported) -> str:
         m=len(facts.labels),
         n_classes=len(facts.classes),
         point=point,
+        more="".join(f"// {line}\n" for line in _more(facts)),
     )
     parts = [top, _settings(facts), _tables(facts), *(part.read_text(encoding="ascii") for part in code), _PREDICT]
+    if facts.window:
+        parts.append(files("knnpress.export").joinpath("js", "window.js").read_text(encoding="ascii"))
     return "\n".join(parts)
+
+
+def _more(facts: Exported) -> list[str]:
+    """What else a reader of the file should know."""
+    lines = [c_string(note)[1:-1] for note in facts.notes]
+    if facts.window:
+        lines.append(
+            "predictWindow(samples, n, probabilities) takes the covariance of a window of n samples as "
+            f'SignalCovariance("{facts.window}") does.'
+        )
+    return lines
 
 
 def js_string(text: str) -> str:
@@ -70,6 +85,7 @@ def _settings(facts: Exported) -> str:
         f"const LANES = {LANES};",
         *(f"const {name} = {value!r};" for name, value in facts.numbers.items()),
         *(f"const {flag} = {'true' if flag in facts.flags else 'false'};" for flag in _FLAGS),
+        *([f"const WINDOW = {js_string(facts.window)};"] if facts.window else []),
     ]
     return "\n".join(lines) + "\n"
 

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from knnpress.descriptors import Recenter, SignalCovariance
+from knnpress.estimators import DescriptorClassifier
 from knnpress.estimators.model import PrototypeModel
+from knnpress.estimators.outliers import LEVELS, check_reject
 from knnpress.geometries import (
     JBLD,
     Geometry,
@@ -23,10 +27,10 @@ from knnpress.geometries import (
 from knnpress.geometries.spectral import matrix_inverse_sqrt
 from knnpress.typing import Array, Indices
 
-__all__ = ["DOUBLES", "LANES", "Exported", "exported"]
+__all__ = ["DOUBLES", "LANES", "Exported", "exported", "steps_of"]
 
 LANES = 4  # prototypes that are compared at a time
-DOUBLES = ("center", "whitener", "offset", "self")  # tables in double precision in any case
+DOUBLES = ("center", "whitener", "offset", "self", "farthest")  # tables in double precision in any case
 _IN_RANGE = {"float64": (1e15, 16), "float32": (1e8, 4)}  # of pivots, and how many of such may be multiplied
 _LARGEST = 1e150  # entry of a vector, as `SquaredEuclidean` has it
 _MOST_COST = {"float64": 200.0, "float32": 40.0}  # in units of reg, beyond which scalings may leave the range
@@ -56,6 +60,10 @@ class Exported:
     numbers : dict of float or int
     tables : dict of ndarray
     flags : set of str
+    window : {"empirical", "ledoit_wolf", "oas"} or None
+        How the covariance of a window of samples is estimated; None: only points are taken.
+    notes : list of str
+        What a reader of the file should know beside that.
     """
 
     kind: Literal["vector", "roots", "logarithm", "jbld", "sinkhorn"]
@@ -68,6 +76,8 @@ class Exported:
     numbers: dict[str, float] = field(default_factory=dict)
     tables: dict[str, Array] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
+    window: str | None = None
+    notes: list[str] = field(default_factory=list)
 
     @property
     def votes(self) -> bool:
@@ -75,25 +85,23 @@ class Exported:
         return "NEIGHBOURS" in self.numbers
 
 
-def exported(model: Any, dtype: str) -> Exported:
-    """Tables of a fitted model.
+def exported(model: Any, dtype: str, *, reject: float | None = None, group: Any = None) -> Exported:
+    """Tables of a fitted model, or of a chain of descriptors with a model at its end.
 
     Raises
     ------
     TypeError
-        Where the model or its geometry cannot be exported; the message says why.
+        Where the model, its geometry or a descriptor cannot be exported; the message says why.
     ValueError
-        Where a number of the model leaves the range of `dtype`.
+        Where a number of the model leaves the range of `dtype`, or `reject` or `group` do not fit the model.
     """
     if dtype not in ("float64", "float32"):
         raise ValueError(f"dtype is {dtype!r}; choose 'float64' or 'float32'")
+    *descriptors, model = steps_of(model)
     if not isinstance(model, PrototypeModel):
-        inner = " Descriptors are not exported: give its classifier, e.g. model.classifier_ or model[-1]"
-        raise TypeError(
-            f"cannot export a {type(model).__name__}; give a fitted SCC, SHC, SNC or PrototypeClassifier."
-            + (inner if hasattr(model, "classifier") or hasattr(model, "steps") else "")
-        )
+        raise TypeError(f"cannot export a {type(model).__name__}; give a fitted SCC, SHC, SNC or PrototypeClassifier")
     check_is_fitted(model)
+    window, move = _before(descriptors, group)
     geometry = model._fitted_geometry()
     made = _MAKERS.get(type(geometry))
     if made is None:
@@ -102,11 +110,22 @@ def exported(model: Any, dtype: str) -> Exported:
             f"cannot export a model under {type(geometry).__name__}: {_why_not(geometry)}. Those that can be exported "
             f"are {known}"
         )
-    facts = made(model, geometry, dtype)
+    facts = made(model, geometry, dtype, move)
     matrices = geometry.point_ndim == 2
     d = int(model.n_features_in_)
     facts.numbers.update({"D": d, "M": len(model.prototypes_)})
     facts.numbers.update(_vote(model, facts))
+    notes = []
+    if move is not None:
+        notes.append("Matrices are re-centred first" + ("." if group is None else f", by the mean of group {group}."))
+    if reject is None:
+        facts.numbers.pop("SHIFT", None)
+    else:
+        facts.flags.add("REJECT")
+        facts.tables["farthest"] = _farthest(model, check_reject(reject))
+        notes.append(
+            f"Points farther from every class than all but {100 * reject:g} % of its training points are rejected: -1."
+        )
     return Exported(
         kind=facts.kind,
         geometry=geometry_name(geometry),
@@ -118,7 +137,61 @@ def exported(model: Any, dtype: str) -> Exported:
         numbers=facts.numbers,
         tables=facts.tables,
         flags=facts.flags,
+        window=window,
+        notes=notes,
     )
+
+
+def steps_of(model: Any) -> list[Any]:
+    """Descriptors in order, and the classifier."""
+    if isinstance(model, DescriptorClassifier):
+        check_is_fitted(model)
+        return [*model.descriptors_, model.classifier_]
+    if isinstance(model, Pipeline):
+        return [step for _, step in model.steps if step is not None and step != "passthrough"]
+    return [model]
+
+
+def _before(descriptors: list[Any], group: Any) -> tuple[str | None, Array | None]:
+    """What is done to a query before it is compared: how a window becomes a covariance X, and A of A X A'."""
+    window, move = None, None
+    for k, step in enumerate(descriptors):
+        if isinstance(step, SignalCovariance) and k == 0:
+            step._check_settings()
+            window = step.estimator
+        elif isinstance(step, Recenter):
+            try:
+                matrix = step.matrix_of(group)
+            except ValueError as error:
+                raise ValueError(f"a file of source code is for one group: {error}") from error
+            move = matrix if move is None else matrix @ move
+        else:
+            raise TypeError(
+                f"cannot export a {type(step).__name__}: of descriptors, only SignalCovariance (first) and Recenter "
+                "are written as source code. Export the classifier alone, model[-1] or model.classifier_, and give it "
+                "points as the descriptor gives them"
+            )
+    if group is not None and move is None:
+        raise ValueError(f"group is {group!r}, and the model has no Recenter to look it up in; leave it out")
+    return window, move
+
+
+def _farthest(model: Any, reject: float) -> Array:
+    """For each class, the distance of its nearest prototype up to which a point is taken, (n_classes,).
+
+    `outlier_scores` grows with that distance: this is where it reaches 1 - reject.
+    """
+    levels = getattr(model, "distance_levels_", None)
+    if levels is None:
+        raise TypeError(
+            f"reject is given, and a {type(model).__name__} does not know how far its training points are from its "
+            "prototypes; learn an SCC, SHC or SNC"
+        )
+    farthest = np.full(len(levels), -np.inf)
+    for c in np.flatnonzero(np.isfinite(levels[:, 0])):
+        steps, first = np.unique(levels[c], return_index=True)
+        farthest[c] = np.interp(1.0 - reject, LEVELS[first], steps)
+    return np.maximum(farthest, -np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -135,6 +208,8 @@ def _why_not(geometry: Geometry) -> str:
         return "every distance takes an eigenvalue problem of its own; learn the model under Tangent or JBLD"
     if name == "emd":
         return "every distance takes a linear programme; learn the model under Sinkhorn"
+    if name == "clouds":
+        return "clouds have any number of points, and the working memory of a file is fixed; learn histograms (SHC)"
     return "it is not a geometry of knnpress"
 
 
@@ -180,23 +255,26 @@ def _interleaved(V: Array) -> Array:
     return np.ascontiguousarray(V[rows].reshape(-1, LANES, V.shape[1]).transpose(0, 2, 1))
 
 
-def _of_vectors(model: Any, geometry: Geometry, dtype: str) -> _Facts:
+def _of_vectors(model: Any, geometry: Geometry, dtype: str, move: Array | None) -> _Facts:
     facts = _vectors("vector", model.prototypes_, dtype)
     facts.numbers["LARGEST"] = _LARGEST
     return facts
 
 
-def _of_roots(model: Any, geometry: Any, dtype: str) -> _Facts:
+def _of_roots(model: Any, geometry: Any, dtype: str, move: Array | None) -> _Facts:
     return _vectors("roots", _embedded(model, geometry.embed), dtype)
 
 
-def _of_logarithms(model: Any, geometry: Any, dtype: str) -> _Facts:
+def _of_logarithms(model: Any, geometry: Any, dtype: str, move: Array | None) -> _Facts:
     # those of LogEuclidean are Tangent's at the identity, entries beside the diagonal counted twice
     tangent = geometry if isinstance(geometry, Tangent) else Tangent()
     facts = _vectors("logarithm", _embedded(model, tangent.embed), dtype)
     if tangent.reference is not None:
+        root = matrix_inverse_sqrt(np.asarray(tangent.reference, dtype=np.float64)[None])[0]
+        move = root if move is None else root @ move
+    if move is not None:
         facts.flags.add("WHITENED")
-        facts.tables["whitener"] = matrix_inverse_sqrt(np.asarray(tangent.reference, dtype=np.float64)[None])[0]
+        facts.tables["whitener"] = move
     return facts
 
 
@@ -205,17 +283,22 @@ def _embedded(model: Any, embed: Callable[[Array], Array]) -> Array:
     return embed(model.prototypes_) if vectors is None else np.asarray(vectors)
 
 
-def _of_divergence(model: Any, geometry: Geometry, dtype: str) -> _Facts:
-    """Lower triangles, interleaved. Divergences stay the same under a congruence, and floats lose least where the
-    matrices are near the identity: for them, all go through the one that makes it their mean.
+def _of_divergence(model: Any, geometry: Geometry, dtype: str, move: Array | None) -> _Facts:
+    """Lower triangles, interleaved. Divergences stay the same under a congruence: instead of the query, the prototypes
+    are moved, once and back. And floats lose least where the matrices are near the identity: for them, all go through
+    the congruence that makes it the prototypes' mean.
     """
     Z, d = model.prototypes_, model.n_features_in_
-    facts = _Facts("jbld", {"T": d * (d + 1) // 2})
+    facts = _Facts("jbld", {"T": d * (d + 1) // 2, "SHIFT": 0.0})
+    if move is not None:
+        back = np.linalg.inv(move)
+        Z = back @ Z @ back.T
     if dtype == "float32":
         whitener = np.linalg.inv(np.linalg.cholesky(Z.mean(axis=0)))
         Z = whitener @ Z @ whitener.T
         facts.flags.add("WHITENED")
         facts.tables["whitener"] = whitener[np.tril_indices(d)]
+        facts.numbers["SHIFT"] = float(np.log(np.diagonal(whitener)).sum())  # half of what log |X| changes by
     lower = np.linalg.cholesky(Z)
     pivots = np.diagonal(lower, axis1=1, axis2=2) ** 2
     bound, group = _IN_RANGE[dtype]
@@ -226,7 +309,7 @@ def _of_divergence(model: Any, geometry: Geometry, dtype: str) -> _Facts:
     return facts
 
 
-def _of_transport(model: Any, geometry: Any, dtype: str) -> _Facts:
+def _of_transport(model: Any, geometry: Any, dtype: str, move: Array | None) -> _Facts:
     Z, reg, value = model.prototypes_, geometry.effective_reg, geometry.value
     M = geometry._check_settings()
     d, cost = len(M), M / reg
@@ -254,11 +337,13 @@ def _of_transport(model: Any, geometry: Any, dtype: str) -> _Facts:
         facts.tables["cost"] = M
     else:
         debiased = value == "divergence"
+        if debiased:
+            facts.flags.add("DEBIASED")
         facts.tables["self"] = 0.5 * geometry._solver().self_terms(Z)[0] if debiased else np.zeros(len(Z))
     return facts
 
 
-_MAKERS: dict[type, Callable[[Any, Any, str], _Facts]] = {
+_MAKERS: dict[type, Callable[[Any, Any, str, Array | None], _Facts]] = {
     JBLD: _of_divergence,
     Tangent: _of_logarithms,
     LogEuclidean: _of_logarithms,

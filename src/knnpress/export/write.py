@@ -14,25 +14,44 @@ from knnpress.files import check_output, replacing
 __all__ = ["export_c", "export_js"]
 
 
-def export_c(model: Any, path: str | os.PathLike[str], *, dtype: Literal["float64", "float32"] = "float64") -> None:
+def export_c(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    dtype: Literal["float64", "float32"] = "float64",
+    reject: float | None = None,
+    group: Any = None,
+) -> None:
     """Write a fitted model as one C99 file that needs no library but libm, and no memory but the stack.
 
     The file defines ``KNNPRESS_POINT_SIZE``, ``KNNPRESS_N_CLASSES``, ``knnpress_classes``, ``knnpress_version`` and ::
 
         int knnpress_predict(const double *x, double *probabilities);
 
-    which returns the index of a class, or -1 where x is not a valid point; `probabilities` has room for all classes, or
-    is NULL. A matrix is given whole, row by row. The working memory is stated at the top of the file.
+    which returns the index of a class, or -1 where x is not a valid point or is rejected; `probabilities` has room for
+    all classes, or is NULL. A matrix is given whole, row by row. The working memory is stated at the top of the file.
+    Where the model begins with a `SignalCovariance`, there is also ::
+
+        int knnpress_predict_window(const double *samples, int n_samples, double *probabilities);
+
+    which takes a window of samples, one channel after the other.
 
     Parameters
     ----------
-    model : SCC, SHC, SNC or PrototypeClassifier
-        Fitted, under JBLD, Tangent, LogEuclidean, SquaredEuclidean, Hellinger or Sinkhorn.
+    model : SCC, SHC, SNC or PrototypeClassifier, Pipeline or DescriptorClassifier
+        Fitted, under JBLD, Tangent, LogEuclidean, SquaredEuclidean, Hellinger or Sinkhorn. Before it, there may be a
+        `SignalCovariance` and a `Recenter`; other descriptors stay in Python.
     path : str or path
         Replaced in one step. A name that ends in ``.h`` or ``.hpp`` makes a header for C99 and C++17, with the code
         itself where ``KNNPRESS_IMPLEMENTATION`` is defined before it is included.
     dtype : {"float64", "float32"}
         Of the tables and of the arithmetic with them; the query is checked and prepared in float64 in both cases.
+    reject : float or None
+        As in ``predict(X, reject=...)`` of a learned model: the share of the training points of a class that may be
+        refused.
+    group : name, or None
+        Whose mean `Recenter` moves matrices by, where it knows several groups (subjects, sessions). The file keeps it:
+        it learns nothing of the device's own samples.
 
     Raises
     ------
@@ -51,23 +70,35 @@ def export_c(model: Any, path: str | os.PathLike[str], *, dtype: Literal["float6
     """
     check_output(Path(path))
     header = Path(path).suffix in (".h", ".hpp")
-    _write(path, c_source(exported(model, dtype), header=header))
+    _write(path, c_source(exported(model, dtype, reject=reject, group=group), header=header))
 
 
-def export_js(model: Any, path: str | os.PathLike[str], *, dtype: Literal["float64", "float32"] = "float64") -> None:
+def export_js(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    dtype: Literal["float64", "float32"] = "float64",
+    reject: float | None = None,
+    group: Any = None,
+) -> None:
     """Write a fitted model as one JavaScript module without dependencies, for browsers and for Node.
 
     It exports ``pointSize``, ``classes``, ``version`` and ``predict(x, probabilities)``, which returns the index of a
-    class, or -1 where x is not a valid point; `probabilities`, an array that is filled, may be left out.
+    class, or -1 where x is not a valid point or is rejected; `probabilities`, an array that is filled, may be left out.
+    Where the model begins with a `SignalCovariance`, it also exports ``predictWindow(samples, n, probabilities)``.
 
     Parameters
     ----------
-    model : SCC, SHC, SNC or PrototypeClassifier
+    model : SCC, SHC, SNC or PrototypeClassifier, Pipeline or DescriptorClassifier
         As for `export_c`.
     path : str or path
         Replaced in one step; usually ``.mjs``.
     dtype : {"float64", "float32"}
         Of the tables; float32 halves the file.
+    reject : float or None
+        As for `export_c`.
+    group : name, or None
+        As for `export_c`.
 
     Raises
     ------
@@ -75,7 +106,7 @@ def export_js(model: Any, path: str | os.PathLike[str], *, dtype: Literal["float
         Where the model cannot be exported; the message says why.
     """
     check_output(Path(path))
-    _write(path, js_source(exported(model, dtype)))
+    _write(path, js_source(exported(model, dtype, reject=reject, group=group)))
 
 
 def _write(path: str | os.PathLike[str], text: str) -> None:

@@ -1,3 +1,12 @@
+#ifdef KP_REJECT
+/* log |X| / 2 from the pivots of X: it is the same for all prototypes, and matters to how far they are. */
+static void kp_own(const double *factor, kp_votes *votes) {
+  int k;
+  votes->own = KP_SHIFT;
+  for (k = 0; k < KP_D; k++) votes->own += 0.5 * log(factor[KP_AT(k, k)]);
+}
+#endif
+
 /* log |(X + Z) / 2| - log |Z| / 2 for KP_LANES prototypes at a time, from the pivots of X + Z. What is missing,
    log |X| / 2, is the same for all. Logarithms are taken of products of several pivots, where they stay in range. */
 static int kp_vote_all(const double *point, kp_votes *votes) {

@@ -2,6 +2,10 @@
 typedef struct {
   double distance[KP_NEIGHBOURS];
   int prototype[KP_NEIGHBOURS];
+#ifdef KP_REJECT
+  double own; /* what distances are too large by */
+  int known;  /* whether some class has points as far away as this one */
+#endif
 } kp_votes;
 
 static void kp_open(kp_votes *votes, int certain) {
@@ -11,10 +15,17 @@ static void kp_open(kp_votes *votes, int certain) {
     votes->distance[k] = HUGE_VAL;
     votes->prototype[k] = 0;
   }
+#ifdef KP_REJECT
+  votes->own = 0.0;
+  votes->known = 0;
+#endif
 }
 
 static void kp_vote(kp_votes *votes, int prototype, double distance) {
   int k;
+#ifdef KP_REJECT
+  if (distance - votes->own <= kp_farthest[kp_label[prototype]]) votes->known = 1;
+#endif
   if (!(distance < votes->distance[KP_NEIGHBOURS - 1])) return;
   for (k = KP_NEIGHBOURS - 1; k > 0 && distance < votes->distance[k - 1]; k--) {
     votes->distance[k] = votes->distance[k - 1];
@@ -28,6 +39,9 @@ static void kp_vote(kp_votes *votes, int prototype, double distance) {
 static int kp_close(const kp_votes *votes, double *probabilities) {
   int count[KNNPRESS_N_CLASSES] = {0}, most = 0, winner = -1, c, k;
   if (!(votes->distance[KP_NEIGHBOURS - 1] <= DBL_MAX)) return -1;
+#ifdef KP_REJECT
+  if (!votes->known) return -1;
+#endif
   for (k = 0; k < KP_NEIGHBOURS; k++) {
     c = ++count[kp_label[votes->prototype[k]]];
     if (c > most) most = c;

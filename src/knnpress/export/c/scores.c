@@ -5,6 +5,10 @@ typedef struct {
   double sum[KNNPRESS_N_CLASSES];
 #endif
   int certain;
+#ifdef KP_REJECT
+  double own; /* what distances are too large by */
+  int known;  /* whether some class has points as far away as this one */
+#endif
 } kp_votes;
 
 /* certain: probabilities are wanted. */
@@ -18,11 +22,18 @@ static void kp_open(kp_votes *votes, int certain) {
   }
   votes->best = -HUGE_VAL;
   votes->certain = certain;
+#ifdef KP_REJECT
+  votes->own = 0.0;
+  votes->known = 0;
+#endif
 }
 
 static void kp_vote(kp_votes *votes, int prototype, double distance) {
   const double score = -KP_SHARPNESS * distance;
   double *top = votes->top + kp_label[prototype];
+#ifdef KP_REJECT
+  if (distance - votes->own <= kp_farthest[kp_label[prototype]]) votes->known = 1;
+#endif
   if (!(score >= -DBL_MAX && score <= DBL_MAX)) return;
   if (score > votes->best) votes->best = score;
 #ifdef KP_SOFT
@@ -41,6 +52,9 @@ static int kp_close(const kp_votes *votes, double *probabilities) {
   double score[KNNPRESS_N_CLASSES], total = 0.0;
   int winner = 0, c;
   if (!(votes->best >= -DBL_MAX)) return -1;
+#ifdef KP_REJECT
+  if (!votes->known) return -1;
+#endif
   for (c = 0; c < KNNPRESS_N_CLASSES; c++) {
     score[c] = votes->top[c];
 #ifdef KP_SOFT

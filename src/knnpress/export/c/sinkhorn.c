@@ -37,7 +37,8 @@ static double kp_half_step(const kp_real *mass, const kp_real *sums, kp_real rel
 }
 
 #ifndef KP_TRANSPORT
-static double kp_dual(const kp_real *a, const kp_real *x, const kp_real *b, const kp_real *z) {
+/* The dual value of two scalings. */
+static double kp_value(const kp_real *a, const kp_real *x, const kp_real *b, const kp_real *z) {
   double value = 0.0;
   int k;
   for (k = 0; k < KP_D; k++) {
@@ -49,7 +50,7 @@ static double kp_dual(const kp_real *a, const kp_real *x, const kp_real *b, cons
 #else
 /* <T, M> of the plan T = x K z, rounded to the marginals (Altschuler, Weed, Rigollet 2017): columns too heavy are scaled
    down, and what is then missing is sent between rows and columns in proportion. Rows are as they should be. */
-static double kp_rounded(const kp_real *a, const kp_real *x, const kp_real *b, const kp_real *z) {
+static double kp_value(const kp_real *a, const kp_real *x, const kp_real *b, const kp_real *z) {
   double paid = 0.0, rest = 0.0, missing = 0.0, left_a[KP_D], left_b[KP_D], factor[KP_D];
   int i, j;
   for (j = 0; j < KP_D; j++) {
@@ -78,62 +79,71 @@ static double kp_rounded(const kp_real *a, const kp_real *x, const kp_real *b, c
 }
 #endif
 
-/* Entropic transport to each prototype, by over-relaxed scaling: at most KP_MAX_ITER iterations, until the L1 error of
-   the marginals is below KP_TOL. Any scalings give a value that is not above the solved one: a prototype whose value is
-   thus known to be too large to matter is left. The query's own term of the divergence is the same for all prototypes
-   and left out. */
+/* Entropic transport by over-relaxed scaling: at most KP_MAX_ITER iterations, until the L1 error of the marginals is
+   below KP_TOL. Any scalings give a value that is not above the solved one: it is given up once known to be above
+   `limit`. */
+static double kp_transport(const kp_real *a, const int *bins_x, int n_x, const kp_real *b, const int *bins_z, int n_z,
+                           double limit) {
+  kp_real x[KP_WIDTH], z[KP_WIDTH], relaxed_x[KP_WIDTH], relaxed_z[KP_WIDTH];
+  kp_real weights_x[KP_WIDTH], weights_z[KP_WIDTH], sums[KP_WIDTH], relax = 0;
+  double error, other, last = 0.0, amount = 0.0;
+  int k, step;
+  for (k = 0; k < KP_D; k++) {
+    x[k] = z[k] = relaxed_x[k] = relaxed_z[k] = 1;
+    weights_x[k] = a[k];
+    weights_z[k] = b[k];
+  }
+  for (step = 1;; step++) {
+    kp_product(kp_kernel, weights_x, bins_x, n_x, sums);
+    other = kp_half_step(b, sums, relax, z, relaxed_z, weights_z);
+    kp_product(KP_KERNEL_T, weights_z, bins_z, n_z, sums);
+    error = kp_half_step(a, sums, relax, x, relaxed_x, weights_x);
+    if (relax > 0 && other > error) error = other;
+    if (!(error >= KP_TOL) || step >= KP_MAX_ITER) break;
+    if ((step & (step - 1)) == 0 && limit <= DBL_MAX && kp_value(a, x, b, relaxed_z) > limit) break;
+    if (step % 8 == 0) { /* how far to overshoot, from how fast the error falls */
+      const double rate = sqrt(sqrt(sqrt(error / last)));
+      if (step > 8 && !(rate < 1.0)) {
+        amount *= 0.5;
+      } else if (step > 8 && rate > amount + 1e-3) {
+        const double omega = 1.0 + amount, both = rate + amount;
+        double q = both * both / (rate * omega * omega), best;
+        if (!(q < 0.9999)) q = 0.9999;
+        best = 2.0 / (1.0 + sqrt(1.0 - q)) - 1.0;
+        if (best > amount) amount = best < 0.95 ? best : 0.95;
+      }
+      last = error;
+    }
+    relax = (kp_real)amount;
+  }
+  return kp_value(a, x, b, relaxed_z);
+}
+
+/* The query's own term of the divergence is the same for all prototypes; it is left out but where points are rejected. */
 static int kp_vote_all(const double *point, kp_votes *votes) {
-  kp_real a[KP_WIDTH] = {0}, b[KP_WIDTH] = {0}, x[KP_WIDTH], z[KP_WIDTH], relaxed_x[KP_WIDTH], relaxed_z[KP_WIDTH];
-  kp_real weights_x[KP_WIDTH], weights_z[KP_WIDTH], sums[KP_WIDTH];
-  int bins_x[KP_D], bins_z[KP_D], n_x = 0, n_z, j, k, step;
+  kp_real a[KP_WIDTH] = {0}, b[KP_WIDTH] = {0};
+  int bins_x[KP_D], bins_z[KP_D], n_x = 0, n_z, j, k;
   for (k = 0; k < KP_D; k++) {
     a[k] = (kp_real)point[k];
     if (a[k] > 0) bins_x[n_x++] = k;
   }
+#if defined(KP_REJECT) && defined(KP_DEBIASED)
+  votes->own = 0.5 * kp_transport(a, bins_x, n_x, a, bins_x, n_x, HUGE_VAL);
+#endif
   for (j = 0; j < KP_M; j++) {
-    double error, other, last = 0.0, amount = 0.0, value = 0.0;
-    kp_real relax = 0;
+    double limit = HUGE_VAL, self = 0.0;
     for (k = 0, n_z = 0; k < KP_D; k++) {
       b[k] = kp_histograms[j * KP_D + k];
       if (b[k] > 0) bins_z[n_z++] = k;
-      x[k] = z[k] = relaxed_x[k] = relaxed_z[k] = 1;
-      weights_x[k] = a[k];
-      weights_z[k] = b[k];
     }
-    for (step = 1;; step++) {
-      kp_product(kp_kernel, weights_x, bins_x, n_x, sums);
-      other = kp_half_step(b, sums, relax, z, relaxed_z, weights_z);
-      kp_product(KP_KERNEL_T, weights_z, bins_z, n_z, sums);
-      error = kp_half_step(a, sums, relax, x, relaxed_x, weights_x);
-      if (relax > 0 && other > error) error = other;
-      if (!(error >= KP_TOL) || step >= KP_MAX_ITER) break;
 #ifndef KP_TRANSPORT
-      if ((step & (step - 1)) == 0) {
-        value = kp_dual(a, x, b, relaxed_z) - kp_self[j];
-        if (value > kp_limit(votes)) break;
-      }
+    self = kp_self[j];
+    limit = kp_limit(votes);
+#ifdef KP_REJECT
+    if (limit < kp_farthest[kp_label[j]] + votes->own) limit = kp_farthest[kp_label[j]] + votes->own;
 #endif
-      if (step % 8 == 0) { /* how far to overshoot, from how fast the error falls */
-        const double rate = sqrt(sqrt(sqrt(error / last)));
-        if (step > 8 && !(rate < 1.0)) {
-          amount *= 0.5;
-        } else if (step > 8 && rate > amount + 1e-3) {
-          const double omega = 1.0 + amount, both = rate + amount;
-          double q = both * both / (rate * omega * omega), best;
-          if (!(q < 0.9999)) q = 0.9999;
-          best = 2.0 / (1.0 + sqrt(1.0 - q)) - 1.0;
-          if (best > amount) amount = best < 0.95 ? best : 0.95;
-        }
-        last = error;
-      }
-      relax = (kp_real)amount;
-    }
-#ifdef KP_TRANSPORT
-    value = kp_rounded(a, x, b, relaxed_z);
-#else
-    value = kp_dual(a, x, b, relaxed_z) - kp_self[j];
 #endif
-    kp_vote(votes, j, value);
+    kp_vote(votes, j, kp_transport(a, bins_x, n_x, b, bins_z, n_z, limit + self) - self);
   }
   return 1;
 }

@@ -1,9 +1,12 @@
 // log |(X + Z) / 2| - log |Z| / 2, from the pivots of X + Z. What is missing, log |X| / 2, is the same for all.
+// own: log |X| / 2
 function prepare(x) {
   const checked = matrix(x);
   if (!checked) return null;
   const point = checked.point;
-  if (!WHITENED) return point;
+  let own = REJECT ? SHIFT : 0;
+  if (REJECT) for (let k = 0; k < D; k++) own += 0.5 * Math.log(checked.factor[at(k, k)]);
+  if (!WHITENED) return { point, own };
   const whitened = new Float64Array(T), y = new Float64Array(D);
   for (let i = 0; i < D; i++) { // W X W', W lower triangular
     for (let j = 0; j < D; j++) {
@@ -13,10 +16,11 @@ function prepare(x) {
     for (let j = 0; j <= i; j++)
       for (let k = 0; k <= j; k++) whitened[at(i, j)] += y[k] * tables.whitener[at(j, k)];
   }
-  return whitened;
+  return { point: whitened, own };
 }
 
-function compare(point, votes) {
+function compare({ point, own }, votes) {
+  votes.own = own;
   const z = tables.matrices, a = new Float64Array(T), row = new Float64Array(D);
   for (let m = 0; m < M; m++) {
     const first = (m - m % LANES) * T + m % LANES;

@@ -2,6 +2,8 @@
 class Votes {
   constructor() {
     this.nearest = [];
+    this.own = 0; // what distances are too large by
+    this.known = !REJECT; // whether some class has points as far away as this one
   }
 
   limit() {
@@ -9,6 +11,7 @@ class Votes {
   }
 
   add(prototype, distance) {
+    if (REJECT && distance - this.own <= tables.farthest[labels[prototype]]) this.known = true;
     if (!(distance < this.limit())) return;
     let k = this.nearest.length;
     while (k > 0 && distance < this.nearest[k - 1].distance) k--;
@@ -18,7 +21,7 @@ class Votes {
 
   // The class of most of them, of equal ones that with the nearest; their shares are the probabilities.
   close(probabilities) {
-    if (this.nearest.length < NEIGHBOURS) return -1;
+    if (this.nearest.length < NEIGHBOURS || !this.known) return -1;
     const count = new Array(classes.length).fill(0);
     for (const { label } of this.nearest) count[label]++;
     const most = Math.max(...this.nearest.map(({ label }) => count[label]));

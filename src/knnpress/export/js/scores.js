@@ -5,6 +5,8 @@ class Votes {
     this.sum = new Array(classes.length).fill(0);
     this.best = -Infinity;
     this.certain = certain;
+    this.own = 0; // what distances are too large by
+    this.known = !REJECT; // whether some class has points as far away as this one
   }
 
   // What a distance need not be known above
@@ -14,6 +16,7 @@ class Votes {
 
   add(prototype, distance) {
     const score = -SHARPNESS * distance, label = labels[prototype], top = this.top[label];
+    if (REJECT && distance - this.own <= tables.farthest[label]) this.known = true;
     if (!Number.isFinite(score)) return;
     if (SOFT) this.sum[label] = score > top ? this.sum[label] * Math.exp(top - score) + 1 : this.sum[label] + Math.exp(score - top);
     this.top[label] = Math.max(top, score);
@@ -21,7 +24,7 @@ class Votes {
   }
 
   close(probabilities) {
-    if (this.best === -Infinity) return -1;
+    if (this.best === -Infinity || !this.known) return -1;
     const score = this.top.map((top, c) => (SOFT && this.sum[c] > 0 ? top + Math.log(this.sum[c]) : top));
     let winner = 0, total = 0;
     for (let c = 0; c < classes.length; c++) if (score[c] > score[winner]) winner = c;

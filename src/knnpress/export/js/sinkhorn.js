@@ -53,45 +53,47 @@ function rounded(a, binsX, x, b, binsZ, z) {
   return missing > 0 ? paid + rest / missing : paid;
 }
 
-// Entropic transport to each prototype, by over-relaxed scaling: at most MAX_ITER iterations, until the L1 error of the
-// marginals is below TOL. Any scalings give a value that is not above the solved one: a prototype whose value is thus
-// known to be too large to matter is left. The query's own term of the divergence is the same for all and left out.
-function compare(a, votes) {
+// Entropic transport by over-relaxed scaling: at most MAX_ITER iterations, until the L1 error of the marginals is below
+// TOL. Any scalings give a value that is not above the solved one: it is given up once known to be above `limit`.
+function transport(a, binsX, b, binsZ, limit) {
   const kernelT = ASYMMETRIC ? tables.kernel_t : tables.kernel, sums = new Float64Array(D);
-  const side = () => ({ scaling: new Float64Array(D), relaxed: new Float64Array(D), weights: new Float64Array(D) });
-  const x = side(), z = side(), binsX = [...a.keys()].filter((k) => a[k] > 0);
-  for (let j = 0; j < M; j++) {
-    const b = tables.histograms.subarray(j * D, (j + 1) * D), binsZ = [...b.keys()].filter((k) => b[k] > 0);
-    let amount = 0, last = 0, relax = 0;
-    x.relaxed.fill(1);
-    z.relaxed.fill(1);
-    x.weights.set(a);
-    for (let step = 1; ; step++) {
-      product(tables.kernel, x.weights, binsX, sums);
-      const other = halfStep(b, binsZ, sums, relax, z);
-      product(kernelT, z.weights, binsZ, sums);
-      let error = halfStep(a, binsX, sums, relax, x);
-      if (relax > 0 && other > error) error = other;
-      if (!(error >= TOL) || step >= MAX_ITER) break;
-      if (!TRANSPORT && (step & (step - 1)) === 0) {
-        if (dual(a, binsX, x.scaling, b, binsZ, z.relaxed) - tables.self[j] > votes.limit()) break;
-      }
-      if (step % 8 === 0) { // how far to overshoot, from how fast the error falls
-        const rate = (error / last) ** 0.125;
-        if (step > 8 && !(rate < 1)) {
-          amount *= 0.5;
-        } else if (step > 8 && rate > amount + 1e-3) {
-          const q = Math.min((rate + amount) ** 2 / (rate * (1 + amount) ** 2), 0.9999);
-          const best = 2 / (1 + Math.sqrt(1 - q)) - 1;
-          if (best > amount) amount = Math.min(best, 0.95);
-        }
-        last = error;
-      }
-      relax = amount;
+  const side = (mass) => ({ scaling: new Float64Array(D), relaxed: new Float64Array(D).fill(1), weights: Float64Array.from(mass) });
+  const x = side(a), z = side(b);
+  let amount = 0, last = 0, relax = 0;
+  for (let step = 1; ; step++) {
+    product(tables.kernel, x.weights, binsX, sums);
+    const other = halfStep(b, binsZ, sums, relax, z);
+    product(kernelT, z.weights, binsZ, sums);
+    let error = halfStep(a, binsX, sums, relax, x);
+    if (relax > 0 && other > error) error = other;
+    if (!(error >= TOL) || step >= MAX_ITER) break;
+    if (limit < Infinity && (step & (step - 1)) === 0) {
+      if (dual(a, binsX, x.scaling, b, binsZ, z.relaxed) > limit) break;
     }
-    const value = TRANSPORT
-      ? rounded(a, binsX, x.scaling, b, binsZ, z.relaxed)
-      : dual(a, binsX, x.scaling, b, binsZ, z.relaxed) - tables.self[j];
-    votes.add(j, value);
+    if (step % 8 === 0) { // how far to overshoot, from how fast the error falls
+      const rate = (error / last) ** 0.125;
+      if (step > 8 && !(rate < 1)) {
+        amount *= 0.5;
+      } else if (step > 8 && rate > amount + 1e-3) {
+        const q = Math.min((rate + amount) ** 2 / (rate * (1 + amount) ** 2), 0.9999);
+        const best = 2 / (1 + Math.sqrt(1 - q)) - 1;
+        if (best > amount) amount = Math.min(best, 0.95);
+      }
+      last = error;
+    }
+    relax = amount;
+  }
+  return (TRANSPORT ? rounded : dual)(a, binsX, x.scaling, b, binsZ, z.relaxed);
+}
+
+// The query's own term of the divergence is the same for all prototypes; it is left out but where points are rejected.
+function compare(a, votes) {
+  const binsOf = (mass) => [...mass.keys()].filter((k) => mass[k] > 0), binsX = binsOf(a);
+  if (REJECT && DEBIASED) votes.own = 0.5 * transport(a, binsX, a, binsX, Infinity);
+  for (let j = 0; j < M; j++) {
+    const b = tables.histograms.subarray(j * D, (j + 1) * D), self = TRANSPORT ? 0 : tables.self[j];
+    let limit = TRANSPORT ? Infinity : votes.limit();
+    if (REJECT) limit = Math.max(limit, tables.farthest[labels[j]] + votes.own);
+    votes.add(j, transport(a, binsX, b, binsOf(b), limit + self) - self);
   }
 }
