@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -211,9 +211,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         vectors = getattr(self, "prototype_vectors_", None)
         if vectors is None:
             return points, geometry.distances_to(self.prototypes_)
-        assert isinstance(geometry, EmbeddedGeometry)
+        embedded = cast(EmbeddedGeometry, geometry)  # to ask would take as long as to answer
         between = SquaredEuclidean().distances_to(vectors)
-        return points, lambda X: between(geometry.embed(X, 1))
+        return points, lambda X: between(embedded.embed(X, 1))
 
     def _fitted_geometry(self) -> Geometry:
         """The geometry that the prototypes belong to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from knnpress.geometries.base import as_real_array, check_weights, pairwise
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.spd import AIRM, JBLD, check_spd
 from knnpress.geometries.spectral import matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt, whitened_log
-from knnpress.typing import Array, ArrayLike
+from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["Tangent"]
 
@@ -121,6 +122,10 @@ class Tangent(BaseEstimator):
         return lambda X: between(embed(X, None))
 
     def _check_reference(self, d: int, name: str) -> Array | None:
+        reference = self._sized_reference(d, name)
+        return None if reference is None else check_spd(reference[None], "reference", 1)[0]
+
+    def _sized_reference(self, d: int, name: str) -> Array | None:
         if self.reference is None:
             return None
         reference = np.asarray(self.reference)
@@ -128,21 +133,37 @@ class Tangent(BaseEstimator):
             raise ValueError(
                 f"{name} stands for matrices of size {d}, but reference has shape {reference.shape}; they must agree"
             )
-        return check_spd(reference[None], "reference", 1)[0]
+        return reference
 
     def _embedding(self, d: int) -> Callable[[Array, int | None], Array]:
         """`embed` for matrices of size d; the reference's share is done once."""
-        reference = self._check_reference(d, "X")
+        reference = self._sized_reference(d, "X")
         if reference is None:
             return lambda X, n_jobs: _to_vectors(matrix_log(X, n_jobs))
-        whitener = matrix_inverse_sqrt(reference[None])[0]
+        whitener = _whitener(reference.astype(np.float64).tobytes(), d)
         return lambda X, n_jobs: _to_vectors(whitened_log(X, whitener, n_jobs))
+
+
+@lru_cache(maxsize=16)
+def _whitener(reference: bytes, d: int) -> Array:
+    """The inverse root of a reference: the same for every query of a model, and dearer than one query."""
+    found = matrix_inverse_sqrt(check_spd(np.frombuffer(reference).reshape(1, d, d), "reference", 1))[0]
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=16)
+def _triangle(d: int) -> tuple[Indices, Array]:
+    """Where the upper triangle of a flat (d, d) matrix is, row by row, and by what it is multiplied."""
+    rows, columns = np.triu_indices(d)
+    return rows * d + columns, np.where(rows == columns, 1.0, _ROOT)
 
 
 def _to_vectors(S: Array) -> Array:
     """Upper triangles of symmetric matrices, row by row, with the norm of the matrices."""
-    rows, columns = np.triu_indices(S.shape[1])
-    vectors: Array = S[:, rows, columns] * np.where(rows == columns, 1.0, _ROOT)
+    where, factor = _triangle(S.shape[1])
+    vectors: Array = S.reshape(len(S), -1).take(where, axis=1)
+    vectors *= factor
     return vectors
 
 
