@@ -251,3 +251,12 @@ def test_loose_distances_lead_where_tight_ones_do():
         )
         ends.append(found.trace["loss_curve"][-1])
     assert_allclose(ends[0], ends[1], rtol=0.02)
+
+
+def test_one_prototype_per_class_is_learned_where_more_overfit(rng):
+    y = rng.integers(0, 2, 300)
+    X = rng.normal(size=(300, 20)) + 0.25 * (2 * y[:, None] - 1)
+    found = compress(X, y, StochasticCompression(), m=40)
+    assert found.trace["setting"].start == "single"
+    assert len(found.points) == 2
+    assert len(compress(X, y, StochasticCompression(init=ClassCentroids()), m=40).points) == 40  # who insists gets them
