@@ -1,7 +1,8 @@
 """EEG of motor imagery: SCC beside MDM, tangent space and logistic regression, and full 1-NN.
 
 ``python benchmarks/signals.py DATA.npz OUT.jsonl`` measures what is not in OUT.jsonl yet, one line per split and
-method; ``python benchmarks/signals.py --show OUT.jsonl`` prints means with paired 95 % intervals. DATA.npz holds X (n,
+method; ``python benchmarks/signals.py --show OUT.jsonl`` prints means with paired 95 % intervals, and with ``--figure
+docs/signals.svg`` draws rejection, calibration and a new subject trial by trial. DATA.npz holds X (n,
 d, d), y, subject and run. Within subjects one run is left out in turn; across subjects there are five folds of them.
 """
 
@@ -182,7 +183,9 @@ def calibration(lines: list[dict[str, Any]], n: int) -> tuple[float, float]:
 
 
 def show(records: list[dict[str, Any]]) -> None:
-    """Means by part and method, and each against SCC with a 95 % interval over subjects."""
+    """Means by part and method over the splits that SCC was measured on; the others against it, with intervals."""
+    measured = {(r["part"], r["split"]) for r in records if r["method"] == "SCC"}
+    records = [r for r in records if (r["part"], r["split"]) in measured]
     print("| part | method | subjects | accuracy % | SCC less it | log loss | calibration error % | s a fit |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for part, method in product(PARTS, METHODS):
@@ -224,18 +227,63 @@ def show(records: list[dict[str, Any]]) -> None:
             print(f"online {method}, shrinkage {shrinkage}: {means}")
 
 
+def figure(records: list[dict[str, Any]], path: Path) -> None:
+    """Three curves: a new subject trial by trial; what is answered against its error; probabilities against truth."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams |= {"svg.hashsalt": "knnpress", "svg.fonttype": "path", "font.size": 9}
+    drawing, (left, middle, right) = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+    for method, colour in (("SCC", "#0f766e"), ("MDM", "#b45309")):
+        curves = [r["online"]["0"] for r in records if "online" in r and r["method"] == method]
+        if curves:
+            left.plot(ONLINE, 100 * (1 - np.mean(curves, axis=0)), "o-", color=colour, label=method)
+    left.set(xlabel="unlabelled trials of a new subject", ylabel="error, %", title="Re-centred online")
+    for part, style in (("within", "--"), ("across", "-")):
+        lines = [r for r in records if (r["part"], r["method"]) == (part, "SCC")]
+        if not lines:
+            continue
+        n = sum(line["n"] for line in lines)
+        for name, colour in (("by_probability", "#0f766e"), ("by_distance", "#7c3aed")):
+            answered, correct = np.sum([line[name] for line in lines], axis=0).T
+            enough = answered > 0.02 * n
+            how = name.replace("_", " ")
+            middle.plot(
+                100 * answered[enough] / n, 100 * (1 - correct[enough] / answered[enough]), style, color=colour,
+                label=f"{part}, {how}",
+            )  # fmt: skip
+        for kind, colour in ((lines, "#0f766e"), ([line["before"] for line in lines], "#9ca3af")):
+            count, p, correct = np.sum([line["bins"] for line in kind], axis=0).T
+            enough = count > 0.01 * n
+            what = "calibrated" if kind is lines else "temperature 1"
+            right.plot(p[enough] / count[enough], correct[enough] / count[enough], style, marker=".", color=colour,
+                       label=f"{part}, {what}")  # fmt: skip
+    middle.set(xlabel="share answered, %", ylabel="error of the answers, %", title="Rejection")
+    right.plot([0.5, 1], [0.5, 1], ":", color="#9ca3af")
+    right.set(xlabel="probability of the prediction", ylabel="share that is right", title="Calibration")
+    for axes in (left, middle, right):
+        axes.grid(alpha=0.25)
+        axes.legend(fontsize=7)
+    drawing.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
     """Measure or show."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("out", type=Path)
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--figure", type=Path, help="with --show: an SVG file to write")
     parser.add_argument("--parts", nargs="+", default=list(PARTS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     args = parser.parse_args()
     records = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
     if args.show or args.data is None:
         show(records)
+        if args.figure is not None:
+            figure(records, args.figure)
         return
     done = {(r["part"], r["split"], r["method"]) for r in records}
     with np.load(args.data) as file:
