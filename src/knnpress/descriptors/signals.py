@@ -232,8 +232,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
             k = int(first[rows[0]])
             why = f"channel {k} is flat" if k >= 0 else "constant or dependent channels, or fewer times than channels"
             raise InvalidPointError(
-                f"X[{rows[0]}] is singular, as are {len(rows)} of {len(C)} covariances: {why}; drop such channels, or "
-                "use SignalCovariance('ledoit_wolf')"
+                f"the covariance of X[{rows[0]}] is singular, as are {len(rows)} of {len(C)}: {why}; drop such "
+                "channels, or use SignalCovariance('ledoit_wolf')"
             )
         if self.stack == "bank":
             return C, first
