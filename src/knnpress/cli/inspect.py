@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> None:
         labels = steps[-1].prototype_labels_.tolist()
         rows = [[str(name), str(labels.count(name))] for name in steps[-1].classes_.tolist()]
         print_table(["class", "prototypes"], rows, right=(1,))
-        _print_selection(getattr(steps[-1], "selection_", []))
         _print_channels(Model(args.model, steps[:-1], steps[-1]), args.points, args.groups)
+        _print_selection(getattr(steps[-1], "selection_", []))
 
 
 def _print_channels(model: Model, path: Path | None, groups: str | None) -> None:
