@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import sklearn
 
 import knnpress
 from knnpress.cli import main
@@ -52,14 +53,16 @@ def test_page_runs_as_written(path, tmp_path, monkeypatch):
             pytest.skip(f"{path.name} needs {package}")
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
-    for language, line, text in code:
-        if language == "python":
-            padded = "\n" * (line - 1) + text  # so that a traceback names the line of the page
-            exec(compile(padded, str(path), "exec"), namespace)
-        else:
-            for program, *arguments in commands(text):
-                assert program == "knnpress", f"{path.name}:{line}: {program} is not tried out"
-                assert main(arguments) == 0, f"{path.name}:{line}: knnpress {shlex.join(arguments)}"
+    with sklearn.config_context():  # what a page sets for all of scikit-learn ends with it
+        for language, line, text in code:
+            if language == "python":
+                padded = "\n" * (line - 1) + text  # so that a traceback names the line of the page
+                exec(compile(padded, str(path), "exec"), namespace)
+            else:
+                for program, *arguments in commands(text):
+                    assert program == "knnpress", f"{path.name}:{line}: {program} is not tried out"
+                    assert main(arguments) == 0, f"{path.name}:{line}: knnpress {shlex.join(arguments)}"
+    assert not sklearn.get_config()["enable_metadata_routing"]
 
 
 def test_every_page_is_in_the_navigation():

@@ -72,8 +72,8 @@ def connect(scheduler: str) -> Any:
         raise ConnectionError(f"no Dask scheduler answers at {scheduler}; start one with: dask scheduler") from error
 
 
-def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, width: int | None) -> Any:
-    """A dask array of what `method` gives for each chunk of X: (n,), or (n, width).
+def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """A dask array of what `method` gives for each chunk of X, (n, *shape).
 
     Parameters
     ----------
@@ -81,14 +81,16 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, width: int | No
         From points to an array with a row for each.
     X : dask.array.Array of shape (n, ...)
     dtype : dtype of the result
-    width : int or None
-        Columns of the result; None: it has one dimension.
+    shape : tuple of int
+        Of what one point gives.
     """
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-    inner = list(range(1, X.ndim))
-    shape: dict[str, Any] = {"drop_axis": inner}
-    if width is not None:
-        shape = {"drop_axis": inner[1:], "chunks": (X.chunks[0], (width,))}
+    kept = min(len(shape), X.ndim - 1)
+    axes: dict[str, Any] = {
+        "drop_axis": list(range(1 + kept, X.ndim)),
+        "new_axis": list(range(1 + kept, 1 + len(shape))) or None,
+        "chunks": (X.chunks[0], *((size,) for size in shape)),
+    }
 
     def one(block: Array, block_info: Any = None) -> Array:
         if not len(block):  # what a mask has emptied
@@ -96,8 +98,8 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, width: int | No
         start = block_info[0]["array-location"][0][0]
         return check_block(method, block, start if start == start else 0)  # NaN: of unknown length
 
-    meta = np.empty((0,) if width is None else (0, width), dtype=dtype)
-    return X.map_blocks(one, dtype=dtype, meta=meta, **shape)
+    meta = np.empty((0, *shape), dtype=dtype)
+    return X.map_blocks(one, dtype=dtype, meta=meta, **axes)
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,11 @@ def check_block(check: Callable[[Array], Array], X: Array, start: int) -> Array:
     try:
         return check(X)
     except InvalidPointError as error:
-        text = re.sub(r"^X\[(\d+)\]", lambda found: f"X[{int(found[1]) + start}]", str(error))
+        text = re.sub(
+            r"^(the covariance of )?X\[(\d+)\]",
+            lambda found: f"{found[1] or ''}X[{int(found[2]) + start}]",
+            str(error),
+        )
         raise InvalidPointError(f"{text} (looked at: rows {start} to {start + len(X) - 1})") from None
 
 

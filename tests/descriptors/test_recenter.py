@@ -208,8 +208,8 @@ def signals(rng, n=40, n_groups=3):
 def test_groups_pass_through_a_pipeline_and_help(rng, routing):
     X, y, groups = signals(rng)
     train = groups != "subject 2"
-    scc = kp.SCC(2, random_state=0).set_fit_request(groups=True)
-    model = make_pipeline(SignalCovariance("oas"), Recenter(), scc).fit(X[train], y[train], groups=groups[train])
+    model = make_pipeline(SignalCovariance("oas"), Recenter(), kp.SCC(2, random_state=0))
+    model.fit(X[train], y[train], groups=groups[train])
     raw = make_pipeline(SignalCovariance("oas"), kp.SCC(2, random_state=0)).fit(X[train], y[train])
     right = np.mean(model.predict(X[~train], groups=groups[~train]) == y[~train])
     assert right > 0.9
@@ -219,8 +219,7 @@ def test_groups_pass_through_a_pipeline_and_help(rng, routing):
 def test_a_saved_pipeline_predicts_the_same_in_a_new_process_and_goes_on_online(rng, routing, tmp_path):
     X, y, groups = signals(rng)
     train = groups != "subject 2"
-    scc = kp.SCC(2, random_state=0).set_fit_request(groups=True)
-    model = make_pipeline(SignalCovariance("oas"), Recenter(shrinkage=2, forgetting=0.01), scc)
+    model = make_pipeline(SignalCovariance("oas"), Recenter(shrinkage=2, forgetting=0.01), kp.SCC(2, random_state=0))
     model.fit(X[train], y[train], groups=groups[train])
     covariances = model[0].transform(X[~train])
     model[1].partial_fit(covariances[:20], groups="subject 2")
@@ -267,7 +266,7 @@ def bad(what, rng):
     [
         ("nan", InvalidPointError, r"X\[3\] contains NaN"),
         ("flat", InvalidPointError, r"X\[3\] is not positive definite.*drop features that are constant"),
-        ("complex", ValueError, r"X is complex; take its real part, X\.real"),
+        ("complex", ValueError, r"X has dtype complex128.*X\.real.*np\.block\(\[\[X\.real, -X\.imag\]"),
     ],
 )
 def test_bad_matrices_are_refused(rng, what, error, message):
@@ -289,6 +288,8 @@ def test_bad_groups_are_refused(rng):
         model.transform(X, [1, 2, 3])
     with pytest.raises(ValueError, match=r"text in one and numbers in the other"):
         model.transform(X, groups.astype(str))
+    with pytest.raises(ValueError, match=r"groups has names of several kinds \(int, str\); use one, e\.g\. text"):
+        Recenter().fit(X[:3], groups=np.array([1, "a", 1], dtype=object))
     with pytest.raises(ValueError, match=r"groups\[2\] is NaN"):
         Recenter().fit(X, groups=np.where(np.arange(120) == 2, np.nan, 1.0))
     with pytest.raises(ValueError, match=r"matrices of size 3; Recenter was fitted on 4"):
@@ -319,3 +320,75 @@ def test_the_matrix_of_a_group_is_what_moves_its_matrices(rng):
         step.matrix_of(9)
     with pytest.raises(ValueError, match="group is 'a', and Recenter was fitted without groups; leave it out"):
         Recenter().fit(X).matrix_of("a")
+
+
+def test_the_real_form_of_complex_matrices_is_accepted_as_the_error_says(rng):
+    A = rng.normal(size=(6, 3, 9)) + 1j * rng.normal(size=(6, 3, 9))
+    X = A @ A.conj().transpose(0, 2, 1)
+    real = np.block([[X.real, -X.imag], [X.imag, X.real]])
+    assert_allclose(gmean(Recenter().fit_transform(real), metric="riemann", tol=1e-12), np.eye(6), atol=1e-6)
+    for model in (kp.SCC(2), kp.PrototypeClassifier("jbld")):
+        with pytest.raises(ValueError, match=r"Complex data not supported.*np\.block"):
+            model.fit(X, [0, 1] * 3)
+
+
+def test_labels_of_one_class_in_a_group_are_warned_of(rng):
+    X, y, groups = shifted_groups(rng)
+    kept = (groups != 1) | (y == 0)
+    with pytest.warns(UserWarning, match=r"group 1 has matrices of class 0 only, as 1 of 3 groups.*e\.g\. at rest"):
+        Recenter().fit(X[kept], y[kept], groups[kept])
+    Recenter().fit(X[y == 0], y[y == 0], groups[y == 0])  # one class in all: nothing is taken away
+
+
+def test_balanced_means_need_labels_of_every_matrix(rng):
+    X, y, groups = shifted_groups(rng)
+    with pytest.raises(ValueError, match=r"balanced=True needs labels; call fit\(X, y, groups=\.\.\.\)"):
+        Recenter(balanced=True).fit(X, groups=groups)
+    with pytest.raises(ValueError, match=r"y has shape \(3,\); give one label for each of the 120"):
+        Recenter(balanced=True).fit(X, y[:3], groups)
+
+
+def test_a_balanced_mean_is_that_of_the_class_weighted_matrices(rng):
+    X, y, _ = shifted_groups(rng, n_groups=1)
+    rows = np.concatenate([np.flatnonzero(y == 0)[:5], np.flatnonzero(y == 1)])
+    weights = np.where(y[rows] == 0, 1 / 5, 1 / 20)
+    theirs = gmean(X[rows], metric="riemann", sample_weight=weights, tol=1e-12, maxiter=500)
+    assert_allclose(Recenter(balanced=True).fit(X[rows], y[rows]).means_[0], theirs, rtol=1e-6)
+
+
+def test_inputs_stay_as_they_are_and_a_failed_call_leaves_no_trace(rng):
+    X, y, groups = shifted_groups(rng)
+    before = X.copy(), y.copy(), groups.copy()
+    model = Recenter(shrinkage=2).fit(X, y, groups)
+    model.partial_fit(X[:3], groups="7" if groups.dtype.kind == "U" else 7).transform(X, groups)
+    assert all(np.array_equal(a, b) for a, b in zip(before, (X, y, groups), strict=True))
+    kept = {name: np.copy(value) for name, value in vars(model).items() if name.endswith("_")}
+    X[5, 0, 0] = np.nan
+    with pytest.raises(InvalidPointError):
+        model.partial_fit(X[:10], groups=8)
+    for name, value in kept.items():
+        assert np.array_equal(getattr(model, name), value)
+
+
+def test_an_online_mean_has_the_stated_weights(rng):
+    """In log-Euclidean coordinates the running mean is a plain one: 1 / n each, or exponentially fading."""
+    from scipy.linalg import expm, logm
+
+    X = matrices(rng, 6)
+    logs = np.stack([logm(x) for x in X])
+    plain = Recenter("logeuclid").partial_fit(X).means_[0]
+    assert_allclose(plain, expm(logs.mean(axis=0)), rtol=1e-9)
+    faded = logs[0]
+    for n, log in enumerate(logs[1:], 2):
+        share = max(1 / n, 0.4)
+        faded = (1 - share) * faded + share * log
+    assert_allclose(Recenter("logeuclid", forgetting=0.4).partial_fit(X).means_[0], expm(faded), rtol=1e-9)
+
+
+def test_groups_reach_recentre_and_learner_in_cross_validation(rng, routing):
+    from sklearn.model_selection import GroupKFold, cross_val_score
+
+    X, y, groups = signals(rng)
+    model = make_pipeline(SignalCovariance("oas"), Recenter(), kp.SCC(2, metric="jbld", random_state=0))
+    scores = cross_val_score(model, X, y, cv=GroupKFold(3), params={"groups": groups}, error_score="raise")
+    assert scores.min() > 0.85

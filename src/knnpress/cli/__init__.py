@@ -144,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="mark items farther from the prototypes of every class than all but this share of its training points",
     )
+    _add_groups(predict)
     _add_image_options(predict)
     _add_run_options(predict)
 
@@ -157,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("model", type=Path, metavar="MODEL.knnp")
     evaluate.add_argument("inputs", type=Path, nargs=1, metavar="FOLDER|POINTS")
     _add_labels(evaluate)
+    _add_groups(evaluate)
     _add_image_options(evaluate)
     _add_run_options(evaluate)
 
@@ -202,8 +204,18 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--files", type=Path, metavar="FOLDER", help="of figures and tables (default: REPORT_files)")
     report.add_argument("--no-images", dest="images", action="store_false", help="show no images of the data")
 
-    inspect = _add(commands, "inspect", "show what a model contains", "knnpress inspect model.knnp")
+    inspect = _add(
+        commands,
+        "inspect",
+        "show what a model contains",
+        "knnpress inspect model.knnp",
+        "Of covariance matrices, a bar for each channel says how much it has to do with what is decided; below zero, "
+        "it speaks against. With --points about these, and an array 'channels' of the file names them; else about the "
+        "prototypes.",
+    )
     inspect.add_argument("model", type=Path, metavar="MODEL.knnp")
+    inspect.add_argument("--points", type=Path, metavar="POINTS", help="a .npz, .npy or .mat file to explain")
+    _add_groups(inspect)
 
     export = _add(
         commands,
@@ -287,6 +299,14 @@ def _add_descriptor(parser: argparse.ArgumentParser, default: str | None = None)
         default=default,
         metavar="NAME",
         help=f"{names} (default: color-texture)",
+    )
+
+
+def _add_groups(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--groups",
+        metavar="NAME",
+        help="for models that re-centre: the subject or session of all points, or an array of the file, one for each",
     )
 
 

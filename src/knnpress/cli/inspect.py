@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from safetensors import safe_open
 from sklearn.base import BaseEstimator
 
 from knnpress.cli.output import print_facts, print_table
-from knnpress.cli.queries import split_model
+from knnpress.cli.queries import Model, read_points, split_model
+from knnpress.datasets.points import read_array
 from knnpress.model_file import load
 
 __all__ = ["run"]
@@ -20,6 +22,7 @@ _FORMAT = "knnpress-model"
 _SHORT = 6  # items of a list that are shown one by one
 _SHOWN_APART = {"prototypes_", "prototype_labels_", "prototype_weights_", "classes_", "compression_ratio_"}
 _SHOWN_APART |= {"geometry_", "selection_"}
+_CHANNELS, _BAR = 64, 40  # that are shown, and characters of the longest bar
 _SAID = {"error", "standard_error", "loss", "n_folds", "chosen"}  # of a setting, by held-out points
 
 
@@ -45,7 +48,39 @@ def run(args: argparse.Namespace) -> None:
         labels = steps[-1].prototype_labels_.tolist()
         rows = [[str(name), str(labels.count(name))] for name in steps[-1].classes_.tolist()]
         print_table(["class", "prototypes"], rows, right=(1,))
+        _print_channels(Model(args.model, steps[:-1], steps[-1]), args.points, args.groups)
         _print_selection(getattr(steps[-1], "selection_", []))
+
+
+def _print_channels(model: Model, path: Path | None, groups: str | None) -> None:
+    """How much each channel has to do with decisions about points of a file, or about the prototypes."""
+    classifier = model.classifier
+    if not hasattr(classifier, "feature_relevance"):
+        if path is not None:
+            raise ValueError(f"{model.path} holds a {type(classifier).__name__}, which does not explain; use SCC")
+        return
+    if len(classifier.classes_) < 2:
+        return
+    points = classifier.prototypes_ if path is None else read_points(model, path, groups)
+    relevance = classifier.feature_relevance(points)
+    given = None if path is None else read_array(path, "channels")
+    names = [str(k) for k in range(len(relevance))]
+    if given is not None and given.shape == relevance.shape:
+        names = [str(name) for name in given]
+    longest = max(np.abs(relevance).max(), np.finfo(np.float64).tiny)
+    shown = np.sort(np.argsort(-np.abs(relevance), kind="stable")[:_CHANNELS])
+    rows = [
+        [
+            names[k],
+            f"{relevance[k]:.1%}",
+            ("#" if relevance[k] > 0 else "-") * round(_BAR * abs(relevance[k]) / longest),
+        ]
+        for k in shown
+    ]
+    print()
+    print_table(["channel", "share", "in decisions about " + ("prototypes" if path is None else str(path))], rows, (1,))
+    if len(shown) < len(names):
+        print(f"the {len(shown)} of {len(names)} channels with most to do with them")
 
 
 def _print_selection(tried: list[dict[str, Any]]) -> None:

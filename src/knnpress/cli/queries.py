@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from knnpress import descriptors
 from knnpress.cli.choices import DESCRIPTORS, POINT_FILES
 from knnpress.cli.pictures import describe, find_pictures
 from knnpress.datasets import load_points, load_unlabelled
+from knnpress.datasets.points import read_array
 from knnpress.estimators import DescriptorClassifier
 from knnpress.exceptions import ModelFileError
 from knnpress.model_file import load
 from knnpress.typing import Array, Labels
 
-__all__ = ["Model", "Queries", "open_model", "read_queries", "split_model"]
+__all__ = ["Model", "Queries", "open_model", "read_points", "read_queries", "split_model"]
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,47 @@ def read_queries(model: Model, args: argparse.Namespace, labelled: bool) -> Quer
         raise ValueError(f"{files[0]} and {files[1]} cannot be taken together; give one file of points")
     start = time.perf_counter()
     X, items, labels = _read_points(files[0], args, labelled) if files else _read_images(model, args, labelled)
-    for step in model.descriptors[1:] if model.takes_images else model.descriptors:
-        X = step.transform(X)
+    X = _describe_further(model, X, files[0] if files else None, args.groups)
     return Queries(X, items, labels, time.perf_counter() - start)
+
+
+def _describe_further(model: Model, X: Array, path: Path | None, name: str | None) -> Array:
+    """What the descriptors make of points, or of what the first one has made of images."""
+    steps = model.descriptors[1:] if model.takes_images else model.descriptors
+    by_group = [step for step in steps if "groups" in signature(step.transform).parameters]
+    known = [step for step in by_group if step.groups_ is not None]
+    if name is None and known:
+        raise ValueError(
+            f"{model.path} re-centres groups by name, e.g. {known[0].groups_[0]!s}; say --groups, a name for all "
+            "points, or an array of the file with one for each"
+        )
+    if name is not None and not by_group:
+        raise ValueError(f"{model.path} does not re-centre; leave out --groups")
+    for step in steps:
+        told = name is not None and step in by_group
+        X = step.transform(X, _groups(step, path, str(name))) if told else step.transform(X)
+    return X
+
+
+def _groups(step: Any, path: Path | None, name: str) -> Any:
+    """An array of the file of points, or one name for all, as a number where a step knows numbers."""
+    array = None if path is None else read_array(path, name)
+    if array is not None:
+        return array
+    if step.groups_ is None or step.groups_.dtype.kind not in "iuf":
+        return name
+    try:
+        return float(name) if step.groups_.dtype.kind == "f" else int(name)
+    except ValueError:
+        where = "" if path is None else f", nor is it an array of {path}"
+        raise ValueError(f"--groups is {name!r}, which is no number as are the groups of the model{where}") from None
+
+
+def read_points(model: Model, path: Path, groups: str | None) -> Array:
+    """Points of a file, as the classifier is given them."""
+    if model.takes_images:
+        raise ValueError(f"{model.path} was made from images, and {path} holds points; knnpress describe makes others")
+    return _describe_further(model, load_unlabelled(path), path, groups)
 
 
 def _read_images(model: Model, args: argparse.Namespace, labelled: bool) -> tuple[Array, list[str], Labels | None]:

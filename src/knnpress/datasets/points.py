@@ -93,6 +93,12 @@ def load_unlabelled(path: str | os.PathLike[str]) -> Array:
     return X
 
 
+def read_array(path: str | os.PathLike[str], name: str) -> Array | None:
+    """A further array of a file of points, such as the subject of each; None where there is none of that name."""
+    array = _read(Path(path)).get(name)
+    return None if array is None else np.asarray(array).squeeze()
+
+
 @dataclass(frozen=True)
 class RawPoints:
     """What a file holds, as found: of any type, shape and soundness.

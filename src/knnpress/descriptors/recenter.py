@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -44,8 +45,8 @@ class Recenter(TransformerMixin, BaseEstimator):
         How many matrices the grand mean counts for in the mean of a group: that of n matrices is moved the share
         shrinkage / (n + shrinkage) of the way to the grand mean. It steadies groups of a few trials.
     balanced : bool
-        Whether all classes count alike in the mean of a group, where `fit` or `partial_fit` is given labels. Else a
-        group with more trials of one class is moved as if that were how it differs. Groups that `transform` meets have
+        Whether all classes count alike in the means that `fit` finds, by the labels it is given. Else a group with more
+        trials of one class is moved as if that were how it differs. Groups that `transform` or `partial_fit` meets have
         no labels: each of their matrices counts alike.
     forgetting : float
         Least share of a new matrix in the running mean of `partial_fit`. 0: all matrices count alike; 0.05: those of
@@ -68,8 +69,8 @@ class Recenter(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    In a Pipeline, `groups` go to this step once metadata routing is on, without a request:
-    ``sklearn.set_config(enable_metadata_routing=True)``.
+    In a Pipeline, `groups` go to this step, and to the `fit` of `SCC` after it, once metadata routing is on, without a
+    request: ``sklearn.set_config(enable_metadata_routing=True)``.
 
     References
     ----------
@@ -117,7 +118,8 @@ class Recenter(TransformerMixin, BaseEstimator):
         ----------
         X : array of shape (n, d, d)
         y : array of shape (n,) or None
-            Classes; they are looked at with ``balanced=True`` alone.
+            Classes; needed with ``balanced=True``. Otherwise they are looked at only to warn of groups that have one
+            class where others have more: re-centring takes away what tells it from the rest.
         groups : array of shape (n,), a name for all, or None
             None: all matrices are one group.
         """
@@ -255,11 +257,6 @@ class Recenter(TransformerMixin, BaseEstimator):
             raise ValueError(f"forgetting is {self.forgetting!r}; give a share from 0 to below 1")
 
     def _check(self, X: ArrayLike, d: int | None = None) -> Array:
-        if np.iscomplexobj(X):
-            raise ValueError(
-                "X is complex; take its real part, X.real, or the real form of twice the size, np.block([[X.real, "
-                "-X.imag], [X.imag, X.real]]), which keeps all of it"
-            )
         matrices = check_spd(X, n_jobs=self.n_jobs)
         if d is not None and matrices.shape[1] != d:
             raise ValueError(f"X holds matrices of size {matrices.shape[1]}; Recenter was fitted on {d}")
@@ -270,7 +267,11 @@ class Recenter(TransformerMixin, BaseEstimator):
 
     def _weights(self, y: ArrayLike | None, names: Labels, member: Indices) -> Array | None:
         """Weights that make the classes of each group count alike; None: all matrices do."""
-        if not self.balanced or y is None:
+        if y is None:
+            if self.balanced:
+                raise ValueError(
+                    "balanced=True needs labels; call fit(X, y, groups=...), or use balanced=False where there are none"
+                )
             return None
         labels = np.asarray(y)
         if labels.shape != (len(member),):
@@ -278,6 +279,17 @@ class Recenter(TransformerMixin, BaseEstimator):
         classes, codes = np.unique(labels, return_inverse=True)
         counts = np.zeros((len(names), len(classes)))
         np.add.at(counts, (member, codes), 1.0)
+        if not self.balanced:
+            one = np.flatnonzero((np.count_nonzero(counts, axis=1) == 1) & (counts.sum(axis=1) > 1))
+            if len(classes) > 1 and one.size:
+                warnings.warn(
+                    f"group {names.tolist()[one[0]]!r} has matrices of class "
+                    f"{classes[counts[one[0]] > 0].tolist()[0]!r} only, as {one.size} of {len(names)} groups have one "
+                    "class; re-centring takes away what tells it from the others. Leave such groups out, or re-centre "
+                    "them by other matrices of theirs, e.g. at rest",
+                    stacklevel=3,
+                )
+            return None
         if (bad := np.flatnonzero((counts == 0).any(axis=1))).size:
             lacking = classes[counts[bad[0]] == 0].tolist()
             raise ValueError(
@@ -359,5 +371,9 @@ def _check_groups(groups: ArrayLike | None, n: int) -> tuple[Labels, Indices]:
         raise ValueError(f"groups[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN; give every matrix a group")
     if array.dtype.kind == "O" and any(name is None or name != name for name in array):
         raise ValueError("groups has missing entries (None or NaN); give every matrix a group")
-    names, member = np.unique(array, return_inverse=True)
+    try:
+        names, member = np.unique(array, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(name).__name__ for name in array.tolist()})
+        raise ValueError(f"groups has names of several kinds ({', '.join(kinds)}); use one, e.g. text") from None
     return names, member

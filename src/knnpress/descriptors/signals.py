@@ -2,47 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
+from scipy.signal import butter, sosfiltfilt
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.covariance import empirical_covariance, ledoit_wolf, oas
 
+from knnpress.cluster import lazily
 from knnpress.descriptors.covariance import singular_rows
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import as_real_array
+from knnpress.geometries.base import as_float_array, as_real_array
 from knnpress.parallel import map_blocks, row_blocks
-from knnpress.typing import Array, ArrayLike
+from knnpress.rows import check_block, is_dask, is_stored
+from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = ["SignalCovariance"]
 
-_ESTIMATORS: dict[str, Callable[[Array], Array]] = {
-    "empirical": empirical_covariance,
-    "ledoit_wolf": lambda samples: ledoit_wolf(samples)[0],
-    "oas": lambda samples: oas(samples)[0],
-}
+_SHAPE = "(n_signals, channels, times)"
+_FLAT = 1e-12  # standard deviation, as a share of the mean, of a channel that says nothing
+_ORDER = 4  # of the Butterworth filters
+_SPARE = 8  # blocks of an eighth of the usual bytes stay in the cache
+_STACKS = ("block", "full", "bank")
 
 
 class SignalCovariance(TransformerMixin, BaseEstimator):
-    r"""A signal as the covariance of its channels over time, (n, channels, channels).
+    r"""A signal as the covariance of its channels over time, (n, d, d).
 
     .. math:: C = \frac{1}{T} \sum_t (x_t - \bar x)(x_t - \bar x)^\top, \qquad
               X = (1 - s)\, C + s\, \frac{\operatorname{tr} C}{d}\, I
 
-    with s = 0 for "empirical", and estimated from each signal for "ledoit_wolf" and "oas" (scikit-learn's).
-    `pyriemann.estimation.Covariances` works in its place.
+    with s = 0 for "empirical", and estimated from each signal for "ledoit_wolf" and "oas" (as scikit-learn does, but
+    many signals at a time). `pyriemann.estimation.Covariances` works in its place.
+
+    What the channels are can be widened, in this order: by frequency `bands`, by `evoked` responses, by `delays`.
 
     Parameters
     ----------
     estimator : {"ledoit_wolf", "oas", "empirical"}
+    delays : int
+        Copies of each channel, each `lag` samples later than the last, so that the matrix knows of rhythms too, not of
+        amplitudes alone: the augmented covariance, of d = delays * channels. 1: the channels as they are. The times
+        without all copies are left out.
+    lag : int
+        Samples from one copy to the next.
+    bands : list of (low, high) or None
+        Frequencies in Hz, from each of which a Butterworth filter of order 4, run forwards and backwards, makes a
+        signal of its own. None: signals are as wanted, or have their bands as an axis, (n, bands, channels, times). A
+        filter that sees one window alone knows little of its ends: filter whole recordings where you can.
+    rate : float or None
+        Samples per second; needed with `bands`.
+    stack : {"block", "full", "bank"}
+        What to make of several bands: one matrix with a block for each on its diagonal, of d = bands * channels; one
+        with the covariances between bands too; or a matrix for each, (n, bands, d, d), for a classifier of your own per
+        band.
+    evoked : list of classes, "all" or None
+        Classes whose mean signal, found by ``fit(X, y)``, is added to every signal as further channels: the covariance
+        then says how much of an evoked response is in it, and when. None: none, and `fit` learns nothing.
+    components : int or None
+        Principal components of each mean signal that are added in place of all its channels.
     n_jobs : int or None
-        Threads; None: all cores this process may use.
+        Threads; None: all cores this process may use. Results do not depend on it.
+
+    Attributes
+    ----------
+    evoked_ : ndarray of shape (bands, k, times)
+        Channels to be added; only with `evoked`.
+    evoked_classes_ : ndarray
+        The classes that they are of.
+
+    Notes
+    -----
+    Single precision, memory maps, zarr arrays and HDF5 datasets are read block by block, and computed with in double
+    precision. Of a dask array `transform` gives a lazy one, chunk by chunk.
 
     References
     ----------
     Ledoit, Wolf. A well-conditioned estimator for large-dimensional covariance matrices. JMVA 2004. Chen, Wiesel,
-    Eldar, Hero. Shrinkage algorithms for MMSE covariance estimation. IEEE TSP 2010.
+    Eldar, Hero. Shrinkage algorithms for MMSE covariance estimation. IEEE TSP 2010. Carrara, Papadopoulo.
+    Classification of BCI-EEG based on the augmented covariance matrix. IEEE TBME 2024. Congedo, Barachant, Andreev. A
+    new generation of brain-computer interface based on Riemannian geometry. 2013.
 
     Examples
     --------
@@ -51,49 +93,327 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
     >>> signals = np.random.default_rng(0).normal(size=(5, 3, 200))
     >>> SignalCovariance("oas").fit_transform(signals).shape
     (5, 3, 3)
+    >>> SignalCovariance("oas", delays=4, lag=8).fit_transform(signals).shape
+    (5, 12, 12)
+    >>> SignalCovariance("oas", bands=[(8, 12), (12, 30)], rate=100).fit_transform(signals).shape
+    (5, 6, 6)
     """
 
     def __init__(
-        self, estimator: Literal["ledoit_wolf", "oas", "empirical"] = "ledoit_wolf", n_jobs: int | None = None
+        self,
+        estimator: Literal["ledoit_wolf", "oas", "empirical"] = "ledoit_wolf",
+        *,
+        delays: int = 1,
+        lag: int = 1,
+        bands: Sequence[tuple[float, float]] | None = None,
+        rate: float | None = None,
+        stack: Literal["block", "full", "bank"] = "block",
+        evoked: Sequence[Any] | Literal["all"] | None = None,
+        components: int | None = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
+        self.delays = delays
+        self.lag = lag
+        self.bands = bands
+        self.rate = rate
+        self.stack = stack
+        self.evoked = evoked
+        self.components = components
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: Any = None) -> SignalCovariance:
-        """Check the parameters; nothing is learned."""
-        self._check_settings()
-        return self
-
-    def transform(self, X: ArrayLike) -> Array:
-        """Covariances, (n, channels, channels).
+    def fit(self, X: Any = None, y: ArrayLike | None = None) -> SignalCovariance:
+        """Check the parameters, and with `evoked` find the mean signals of the classes.
 
         Parameters
         ----------
         X : array of shape (n, channels, times)
+        y : array of shape (n,) or None
+            Classes; needed with `evoked`.
         """
-        estimate = self._check_settings()
-        signals = as_real_array(X, 3, "X", "(n_signals, channels, times)")
-        if signals.shape[2] < 2:
-            raise ValueError(f"X has {signals.shape[2]} time(s) (shape={signals.shape}); a covariance needs at least 2")
+        self._check_settings()
+        if self.evoked is None:
+            return self
+        signals = _as_signals(X)
+        self._check_times(signals.shape)
+        labels = self._check_labels(y, signals.shape[0])
+        known = np.unique(labels)
+        classes = known if isinstance(self.evoked, str) else np.asarray(self.evoked)
+        missing = [c for c in classes.tolist() if c not in known.tolist()]
+        if missing:
+            raise ValueError(f"evoked has {missing[0]!r}, which is not in y; its classes are {known.tolist()}")
 
-        def covariances(rows: slice) -> Array:
-            return np.stack([estimate(signal.T) for signal in signals[rows]])
+        def sums(rows: slice) -> Array:
+            S = self._filtered(check_block(_checked, _read(signals, rows), rows.start))
+            return np.stack([S[labels[rows] == c].sum(axis=0) for c in classes])
 
-        C = np.concatenate(map_blocks(covariances, row_blocks(len(signals), signals[0].nbytes), self.n_jobs))
-        C = 0.5 * (C + C.transpose(0, 2, 1))
-        singular = singular_rows(C)
-        if len(singular):
-            raise InvalidPointError(
-                f"the covariance of X[{singular[0]}] is singular, as are {len(singular)} of {len(C)}: constant or "
-                "dependent channels, or fewer times than channels; drop such channels, or use "
-                "SignalCovariance('ledoit_wolf')"
-            )
+        total = sum(map_blocks(sums, self._blocks(signals.shape), self.n_jobs))  # (classes, bands, channels, times)
+        means = total / np.array([(labels == c).sum() for c in classes])[:, None, None, None]
+        if self.components is not None:
+            if self.components > means.shape[2]:
+                raise ValueError(f"components is {self.components}, but signals have {means.shape[2]} channels")
+            # the main directions of each mean response in the space of channels, as pyRiemann takes them
+            U = np.linalg.svd(means, full_matrices=False)[0][..., : self.components]
+            means = U.swapaxes(-1, -2) @ means
+        self.evoked_ = means.swapaxes(0, 1).reshape(means.shape[1], -1, means.shape[3])
+        self.evoked_classes_ = classes
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Covariances, (n, d, d), or (n, bands, d, d) with ``stack="bank"``.
+
+        Parameters
+        ----------
+        X : array of shape (n, channels, times) or (n, bands, channels, times)
+        """
+        self._check_settings()
+        if self.evoked is not None and not hasattr(self, "evoked_"):
+            raise ValueError("evoked responses are not known yet; call fit(X, y) first")
+        signals = _as_signals(X)
+        self._check_times(signals.shape)
+        if is_dask(signals):
+            return lazily(self._of_chunk, signals, np.float64, self._shape_of(signals.shape))
+        blocks = self._blocks(signals.shape)
+
+        def covariances(rows: slice) -> tuple[Array, Array] | InvalidPointError:
+            look: Any = partial(check_block, start=rows.start) if len(blocks) > 1 else lambda check, block: check(block)
+            try:
+                return look(self._covariances, _read(signals, rows))
+            except InvalidPointError as error:  # the first of them is raised, whichever thread is first
+                return error
+
+        found = map_blocks(covariances, blocks, self.n_jobs)
+        for part in found:
+            if isinstance(part, InvalidPointError):
+                raise part
+        C, flat = (np.concatenate([part[k] for part in found]) for k in (0, 1))  # type: ignore[index]
+        _warn_of_flat(flat)
+        return C
+
+    def _of_chunk(self, X: Array) -> Array:
+        """Covariances of a chunk of a dask array, whose chunks are worked on side by side."""
+        C, flat = self._covariances(X)
+        _warn_of_flat(flat)
         return C
 
     def __sklearn_is_fitted__(self) -> bool:
-        return True
+        return self.evoked is None or hasattr(self, "evoked_")
 
-    def _check_settings(self) -> Callable[[Array], Array]:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        tags.target_tags.required = self.evoked is not None
+        return tags
+
+    def _covariances(self, X: Array) -> tuple[Array, Array]:
+        """Covariances of one block, and the first flat channel of each signal, -1 where there is none."""
+        S = self._filtered(_checked(X))
+        if self.evoked is not None:
+            if S.shape[1:2] + S.shape[3:] != self.evoked_.shape[::2]:
+                raise ValueError(
+                    f"X has {S.shape[1]} band(s) of {S.shape[3]} times, and fit saw {self.evoked_.shape[0]} of "
+                    f"{self.evoked_.shape[2]}; evoked responses need windows of one length"
+                )
+            added = np.broadcast_to(self.evoked_, (len(S), *self.evoked_.shape))
+            S = np.concatenate([added, S], axis=2)
+        n_plain, S = S.shape[2], self._delayed(S)
+        if self.stack == "full":
+            S = S.reshape(len(S), 1, -1, S.shape[3])
+        C, flat = _ESTIMATORS[self.estimator](S)
+        first = np.where(flat.any(axis=(1, 2)), flat.any(axis=1).argmax(axis=1) % n_plain, -1)
+        if self.evoked is not None:
+            first = np.where(first >= 0, first - self.evoked_.shape[1], -1)  # counted as the user does
+        C = 0.5 * (C + C.swapaxes(-1, -2))
+        d = C.shape[-1]
+        rows = np.unique(singular_rows(C.reshape(-1, d, d)) // C.shape[1])
+        if self.estimator == "empirical":  # rounding can make a flat channel look like a very quiet one
+            rows = np.union1d(rows, np.flatnonzero(first >= 0))
+        if len(rows):
+            k = int(first[rows[0]])
+            why = f"channel {k} is flat" if k >= 0 else "constant or dependent channels, or fewer times than channels"
+            raise InvalidPointError(
+                f"the covariance of X[{rows[0]}] is singular, as are {len(rows)} of {len(C)}: {why}; drop such "
+                "channels, or use SignalCovariance('ledoit_wolf')"
+            )
+        if self.stack == "bank":
+            return C, first
+        if C.shape[1] == 1:
+            return C[:, 0], first
+        out = np.zeros((len(C), C.shape[1] * d, C.shape[1] * d))
+        for k in range(C.shape[1]):
+            out[:, k * d : (k + 1) * d, k * d : (k + 1) * d] = C[:, k]
+        return out, first
+
+    def _filtered(self, S: Array) -> Array:
+        """Signals of every band, (n, bands, channels, times)."""
+        if self.bands is None:
+            return S if S.ndim == 4 else S[:, None]
+        return np.stack([sosfiltfilt(_filter(band, self.rate), S, axis=-1) for band in self.bands], axis=1)
+
+    def _delayed(self, S: Array) -> Array:
+        if self.delays == 1:
+            return S
+        length = S.shape[3] - (self.delays - 1) * self.lag
+        return np.concatenate([S[..., k * self.lag : k * self.lag + length] for k in range(self.delays)], axis=2)
+
+    def _blocks(self, shape: tuple[int, ...]) -> list[slice]:
+        wider = self.delays * (1 if self.bands is None else len(self.bands))
+        return row_blocks(shape[0], 8 * _SPARE * wider * int(np.prod(shape[1:])))
+
+    def _shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of what one signal becomes, that of all signals given."""
+        n_bands = shape[1] if len(shape) == 4 else 1 if self.bands is None else len(self.bands)
+        d = self.delays * (shape[-2] + (0 if self.evoked is None else self.evoked_.shape[1]))
+        return (n_bands, d, d) if self.stack == "bank" else (n_bands * d, n_bands * d)
+
+    def _check_times(self, shape: tuple[int, ...]) -> None:
+        """Refuse windows that are too short for what is to be made of them."""
+        if len(shape) == 4 and self.bands is not None:
+            raise ValueError(f"X has shape {shape}, with bands of its own, and bands is given; use one or the other")
+        least = 2 + (self.delays - 1) * self.lag
+        if shape[-1] < least:
+            why = (
+                f"{self.delays} delays of {self.lag} and a covariance need" if self.delays > 1 else "a covariance needs"
+            )
+            raise ValueError(f"X has {shape[-1]} time(s) (shape={shape}); {why} at least {least}")
+        if self.bands is not None:
+            least = 3 * (2 * _ORDER + 1) + 1  # what sosfiltfilt adds at either end, and one more
+            if shape[-1] < least:
+                raise ValueError(
+                    f"X has {shape[-1]} time(s) (shape={shape}); filters need at least {least}: filter the whole "
+                    "recording before it is cut"
+                )
+
+    def _check_labels(self, y: ArrayLike | None, n: int) -> Labels:
+        if y is None:
+            raise ValueError("y is None; evoked responses are means of classes: call fit(X, y), or use evoked=None")
+        labels = np.asarray(y)
+        if labels.shape != (n,):
+            raise ValueError(f"y has shape {labels.shape}; give one label for each of the {n} signals")
+        return labels
+
+    def _check_settings(self) -> None:
         if self.estimator not in _ESTIMATORS:
             raise ValueError(f"estimator is {self.estimator!r}; choose one of {', '.join(map(repr, _ESTIMATORS))}")
-        return _ESTIMATORS[self.estimator]
+        for name in ("delays", "lag", "components"):
+            value = getattr(self, name)
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+            if not whole and not (name == "components" and value is None):
+                raise ValueError(f"{name} is {value!r}; give a whole number, 1 or more")
+        if self.stack not in _STACKS:
+            raise ValueError(f"stack is {self.stack!r}; choose one of {', '.join(map(repr, _STACKS))}")
+        if isinstance(self.evoked, str) and self.evoked != "all":
+            raise ValueError(f"evoked is {self.evoked!r}; give a list of classes, 'all' or None")
+        if self.evoked is not None and self.delays > 1:
+            raise ValueError(
+                f"evoked is given, and delays is {self.delays}; a response is locked in time, and delays blur it: "
+                "use one or the other"
+            )
+        if self.bands is not None:
+            self._check_bands()
+
+    def _check_bands(self) -> None:
+        if not isinstance(self.rate, Real) or not 0 < self.rate < np.inf:
+            raise ValueError(f"bands are given, and rate is {self.rate!r}; give the samples per second, e.g. rate=250")
+        if not len(self.bands or ()):
+            raise ValueError("bands is empty; give some, e.g. bands=[(8, 12), (12, 30)], or None")
+        for k, band in enumerate(self.bands or ()):
+            fits = np.shape(band) == (2,) and 0 < band[0] < band[1] < self.rate / 2
+            if not fits:
+                raise ValueError(
+                    f"bands[{k}] is {band!r}; give (low, high) in Hz, with 0 < low < high < {self.rate / 2:g}, half "
+                    "the rate"
+                )
+
+
+def _warn_of_flat(flat: Array) -> None:
+    if (rows := np.flatnonzero(flat >= 0)).size:
+        warnings.warn(
+            f"channel {flat[rows[0]]} of X[{rows[0]}] is flat, as in {rows.size} of {len(flat)} signals; its variance "
+            "is made up by shrinkage: drop the channel, or such signals",
+            stacklevel=3,
+        )
+
+
+def _filter(band: Any, rate: Any) -> Array:
+    return butter(_ORDER, band, "bandpass", fs=rate, output="sos")
+
+
+def _as_signals(X: Any) -> Any:
+    """X with a shape and a type that are those of signals, as it is: nothing is read or copied of an array."""
+    if not (isinstance(X, np.ndarray) or is_dask(X) or is_stored(X)) or X.dtype.kind not in "fiubc":
+        X = as_float_array(X, "X")
+    if X.dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: X has dtype {X.dtype}; take X.real, or both parts as channels of their own, "
+            "np.concatenate([X.real, X.imag], axis=-2)"
+        )
+    if X.ndim not in (3, 4):
+        hint = "X[None] for a single signal" if X.ndim == 2 else "(n_signals, bands, channels, times) with bands"
+        raise ValueError(f"X has shape {X.shape}; expected {_SHAPE}. Reshape your data, e.g. {hint}")
+    for axis, what in enumerate(("sample(s)", "feature(s)")):
+        if X.shape[axis] == 0:
+            raise ValueError(f"X has 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+    return X
+
+
+def _read(signals: Any, rows: slice) -> Array:
+    block = signals[rows]
+    return np.asarray(block.compute(scheduler="synchronous") if is_dask(block) else block)
+
+
+def _checked(X: Array) -> Array:
+    return as_real_array(X, X.ndim, "X", _SHAPE)
+
+
+def _estimate(S: Array, shrinkage: Callable[[Array, Array, Array, Array], Array] | None) -> tuple[Array, Array]:
+    """Covariances of signals, (n, bands, d, times), and which channels are flat, (n, bands, d)."""
+    T, d = S.shape[-1], S.shape[-2]
+    mean = S @ np.full(T, 1.0 / T)
+    C = S @ S.swapaxes(-1, -2)
+    C /= T
+    # Filtered signals have almost no mean, and need no second pass to take it off; others would lose digits without
+    far = (2.0 * mean**2 > np.einsum("...kk->...k", C)).any(axis=(1, 2))
+    rest = np.where(far[:, None, None], 0.0, mean)
+    if far.any():
+        S = S.copy()
+        S[far] -= mean[far, ..., None]
+        C[far] = S[far] @ S[far].swapaxes(-1, -2) / T
+    C -= rest[..., :, None] * rest[..., None, :]
+    variances = np.einsum("...kk->...k", C)
+    flat = variances <= (_FLAT * mean) ** 2
+    if shrinkage is not None:
+        mu = variances.sum(axis=-1) / d
+        s = shrinkage(S, rest, C, mu)
+        C *= (1.0 - s)[..., None, None]
+        np.einsum("...kk->...k", C)[...] += (s * mu)[..., None]
+    return C, flat
+
+
+def _oas(S: Array, mean: Array, C: Array, mu: Array) -> Array:
+    """The share of the identity by Chen et al., as scikit-learn has it, (n, bands)."""
+    T, d = S.shape[-1], S.shape[-2]
+    alpha = np.einsum("...jk,...jk->...", C, C) / d**2
+    below = (T + 1.0) * (alpha - mu**2 / d)
+    return np.where(below == 0, 1.0, np.minimum((alpha + mu**2) / np.where(below == 0, 1.0, below), 1.0))
+
+
+def _ledoit_wolf(S: Array, mean: Array, C: Array, mu: Array) -> Array:
+    """The share of the identity by Ledoit and Wolf, (n, bands)."""
+    T, d = S.shape[-1], S.shape[-2]
+    if d == 1:
+        return np.zeros(C.shape[:-2])  # as scikit-learn: nothing to shrink
+    power = np.einsum("...jt,...jt->...t", S, S)  # of the channels together, about their means
+    power -= 2.0 * (mean[..., None, :] @ S)[..., 0, :] - np.einsum("...j,...j->...", mean, mean)[..., None]
+    square = np.einsum("...jk,...jk->...", C, C)
+    beta = (np.einsum("...t,...t->...", power, power) / T - square) / (d * T)
+    delta = square / d - mu**2
+    beta = np.minimum(beta, delta)
+    return np.where(beta == 0, 0.0, beta / np.where(beta == 0, 1.0, delta))
+
+
+_ESTIMATORS: dict[str, Callable[[Array], tuple[Array, Array]]] = {
+    "empirical": partial(_estimate, shrinkage=None),
+    "ledoit_wolf": partial(_estimate, shrinkage=_ledoit_wolf),
+    "oas": partial(_estimate, shrinkage=_oas),
+}

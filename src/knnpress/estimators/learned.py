@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from scipy.special import logsumexp
@@ -162,6 +162,8 @@ class LearnedModel(PrototypeModel):
     """What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss."""
 
     _learns = True
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": True}  # a Pipeline passes them without a request
 
     def __new__(cls, *args: Any, **settings: Any) -> LearnedModel:
         """Tell what replaced a parameter of the past."""

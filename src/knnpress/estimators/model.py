@@ -170,10 +170,12 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         if is_dask(X):
             alone = getattr(copy(self).set_params(n_jobs=1), method)  # chunks are worked on side by side
             if method == "predict":
-                return lazily(alone, X, self.classes_.dtype, None)
+                return lazily(alone, X, self.classes_.dtype, ())
             if method in ("outlier_score", "score_samples"):
-                return lazily(alone, X, np.float64, None)
-            return lazily(alone, X, np.float64, len(self.classes_ if method == "predict_proba" else self.prototypes_))
+                return lazily(alone, X, np.float64, ())
+            return lazily(
+                alone, X, np.float64, (len(self.classes_ if method == "predict_proba" else self.prototypes_),)
+            )
         one, blocks = getattr(self, method), row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
         return np.concatenate([check_block(one, np.asarray(X[rows]), rows.start) for rows in blocks])
 

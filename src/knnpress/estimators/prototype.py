@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -52,6 +52,8 @@ class PrototypeClassifier(PrototypeModel):
     >>> clf.score(data.X[1000:], data.y[1000:]) > 0.9
     True
     """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": True}  # a Pipeline passes them without a request
 
     def __init__(
         self,

@@ -57,6 +57,13 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
     Asymmetry below 1e-8 of a matrix's largest entry is taken for rounding and averaged away. A matrix counts as
     positive definite if every pivot of its LDL' factorisation exceeds d * eps of the diagonal entry it came from.
     """
+    dtype = getattr(X, "dtype", None)
+    if getattr(dtype, "kind", "") == "c":
+        raise ValueError(
+            f"Complex data not supported: {name} has dtype {dtype}; split it into real features: its "
+            f"real part, {name}.real, or the real form of twice the size, np.block([[{name}.real, -{name}.imag], "
+            f"[{name}.imag, {name}.real]]), which keeps all of it"
+        )
     array = as_real_array(X, 3, name, "(n_matrices, d, d)")
     if array.shape[1] != array.shape[2]:
         raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
