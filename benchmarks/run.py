@@ -23,11 +23,12 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = str(THREADS)
 
 import numpy as np  # noqa: E402
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 
-from knnpress import _core, datasets  # noqa: E402
+from knnpress import Clouds, _core, datasets  # noqa: E402
 from knnpress.compression import ClassCentroids, StochasticCompression  # noqa: E402
 from knnpress.estimators import SCC, SHC, PrototypeClassifier  # noqa: E402
-from knnpress.geometries import AIRM, JBLD, Sinkhorn, base  # noqa: E402
+from knnpress.geometries import AIRM, JBLD, CloudSinkhorn, Sinkhorn, base  # noqa: E402
 from knnpress.geometries.base import SmoothGeometry  # noqa: E402
 from knnpress.geometries.spectral import eigh, eigvalsh, matrix_log  # noqa: E402
 from knnpress.learning import objective as objectives  # noqa: E402
@@ -295,6 +296,63 @@ def small_reg(report: Report, data: datasets.Dataset) -> None:
     report.row(
         "the same: transport above the exact EMD at most", float((values / emd - 1).max()), 1e-3, "", at_most=True
     )
+
+
+def clouds(report: Report) -> None:
+    """Costs and scalings of pairs of clouds, each with points of its own."""
+    import ot
+
+    n, m, p, q, d, reg, forced = 128, 16, 84, 32, 300, 0.1, 50
+    report.section(f"Clouds of {p} and {q} points in {d} dimensions, all pairs of {n} and {m}, {forced} iterations")
+    rng = np.random.default_rng(3)
+    points, places = rng.normal(size=(n, p, d)), rng.normal(size=(m, q, d))
+    points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    places /= np.linalg.norm(places, axis=-1, keepdims=True)
+    X = Clouds.from_list(points)
+    Z = np.concatenate([places, np.full((m, q, 1), 1.0 / q)], axis=-1)
+    geometry = CloudSinkhorn(reg, value="dual", tol=0.0, max_iter=forced)
+    blocks = [slice(i, i + 8) for i in range(0, n, 8)]
+    W = np.ones((8, m)) / n
+
+    def value() -> object:
+        distances = geometry.distances_to(Z)
+        return map_blocks(lambda rows: distances(X[rows]), blocks, THREADS)
+
+    def gradient() -> object:
+        step = geometry.linearize_at(Z)
+        return map_blocks(lambda rows: step(X[rows]).pullback(W), blocks, THREADS)
+
+    def batched() -> np.ndarray:
+        x, z = torch.tensor(points, dtype=torch.float32), torch.tensor(places, dtype=torch.float32)
+        K = torch.exp(-(torch.cdist(x[:, None], z[None]) ** 2) / reg)  # (n, m, p, q)
+        v = torch.full((n, m, q), 1.0 / q)
+        for _ in range(forced):
+            u = (1.0 / p) / torch.einsum("nmpq,nmq->nmp", K, v)
+            v = (1.0 / q) / torch.einsum("nmpq,nmp->nmq", K, u)
+        return (u.log().mean(-1) + v.log().mean(-1)).numpy()
+
+    options = {"numItermax": forced, "stopThr": 0.0, "warn": False}
+
+    def loop() -> object:
+        even = np.full(p, 1.0 / p), np.full(q, 1.0 / q)
+        return [ot.sinkhorn2(*even, ot.dist(points[i], places[0]), reg, **options) for i in range(10)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # so many iterations, and no more
+        ours, both, limit = best_of([value, gradient, matmul])
+    work = n * m * (2 * p * q * d + 4 * forced * p * q)
+    what = f"costs and scalings: share of the matmul rate ({ours / n / m * 1e6:.0f} us a pair)"
+    report.row(what, work / ours / matmul_rate(limit), 0.4, "%")
+    report.row("values and gradient, against values alone", both / ours, 3.0, at_most=True)
+    looped = seconds(loop, repeats=2) * n * m / 10
+    report.row("times as fast as a loop of ot.dist and ot.sinkhorn2", looped / ours, 100)
+    try:
+        import torch
+    except ImportError:
+        report.say("| against PyTorch, one batch in float32 | torch is not installed | | skipped |")
+        return
+    torch.set_num_threads(THREADS)
+    report.row("times as fast as PyTorch, one batch in float32", seconds(batched, repeats=2) / ours, 10)
 
 
 def knn(report: Report) -> None:
@@ -627,6 +685,7 @@ def main() -> None:
         "spectral": spectral,
         "airm": airm,
         "sinkhorn": sinkhorn,
+        "clouds": clouds,
         "knn": knn,
         "learning": learning,
         "pruning": pruning,

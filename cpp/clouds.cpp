@@ -11,7 +11,10 @@ namespace {
 constexpr double kSafeCost = 300.0;  // range of costs within a row up to which no scaling leaves the doubles
 constexpr double kCoarseCost = 50.0;  // from which reg falls in stages
 constexpr int kStageIterations = 30;
+constexpr int kLook = 8;  // iterations between looks at whether a pair is above its limit
 constexpr double kNone = -1e300;     // log of no mass
+constexpr double kNoLimit = 1e300;
+constexpr double kInfinity = __builtin_inf();
 
 INLINE int64_t round_up(int64_t n) { return (n + W - 1) / W * W; }
 
@@ -44,8 +47,12 @@ double gather(const CloudTable& t, int64_t i, int64_t j, const Scratch& s) {
   const int64_t begin = t.z_offsets[j], k = t.z_offsets[j + 1] - begin, P = round_up(k), full = k / W * W;
   double largest = 0;
   for (int64_t l = 0; l < n; l++) {
-    const double* from = t.cost + t.index[first + l] * t.columns + begin;
+    const double* from = t.cost + t.index[first + l] * t.width + (t.z_index ? 0 : begin);
     double* to = s.cost + l * P;
+    if (t.z_index) {
+      for (int64_t c = 0; c < k; c++) to[c] = from[t.z_index[begin + c]];
+      from = to;
+    }
     double least = from[0], most = from[0];
     if (full) {
       V low = load(from), high = low;
@@ -70,11 +77,23 @@ double gather(const CloudTable& t, int64_t i, int64_t j, const Scratch& s) {
 struct Solved {
   double value, error;
   int iterations;
+  bool above = false;  // the limit: given up
 };
+
+// The dual value of scalings, without what was taken off the rows; never falls from one iteration to the next.
+double dual_value(int64_t R, int64_t P, const Scratch& s) {
+  double value = 0;
+  for (int64_t l = 0; l < R; l += W) {
+    const V a = load(s.a + l);
+    value += sum(a > 0.0 ? a * log(load(s.u + l) / a) : V{});
+  }
+  for (int64_t c = 0; c < P; c += W) value -= sum(load(s.b + c) * log(load(s.column + c)));
+  return value;
+}
 
 // Scalings: one pass over the kernel gives u = a / K v and K'u. N vectors of columns; 0: as many as `vectors` says.
 template <int N>
-Solved scale(int64_t R, int vectors, const Scratch& s, double tol, int max_iter, Patience& patience) {
+Solved scale(int64_t R, int vectors, const Scratch& s, double tol, int max_iter, double limit, Patience& patience) {
   const int nv = N ? N : vectors;
   const int64_t P = int64_t(nv) * W;
   Solved done{0, 0, 0};
@@ -116,20 +135,26 @@ Solved scale(int64_t R, int vectors, const Scratch& s, double tol, int max_iter,
     }
     done.error = sum(off), done.iterations = it;
     if (done.error <= tol || patience.over(2 * R * P)) break;
+    if (limit < kNoLimit && (it & (kLook - 1)) == 1 && dual_value(R, P, s) > limit) {
+      done.above = true;
+      break;
+    }
   }
   return done;
 }
 
 template <int N>
-Solved scale_by_size(int64_t R, int vectors, const Scratch& s, double tol, int max_iter, Patience& patience) {
+Solved scale_by_size(int64_t R, int vectors, const Scratch& s, double tol, int max_iter, double limit,
+                     Patience& patience) {
   if constexpr (N > 0) {
-    if (vectors == N) return scale<N>(R, vectors, s, tol, max_iter, patience);
-    return scale_by_size<N - 1>(R, vectors, s, tol, max_iter, patience);
+    if (vectors == N) return scale<N>(R, vectors, s, tol, max_iter, limit, patience);
+    return scale_by_size<N - 1>(R, vectors, s, tol, max_iter, limit, patience);
   }
-  return scale<0>(R, vectors, s, tol, max_iter, patience);
+  return scale<0>(R, vectors, s, tol, max_iter, limit, patience);
 }
 
-Solved solve_by_scaling(int64_t n, int64_t k, bool warm, const Scratch& s, double tol, int max_iter, Patience& patience) {
+Solved solve_by_scaling(int64_t n, int64_t k, bool warm, const Scratch& s, double tol, int max_iter, double limit,
+                        Patience& patience) {
   const int64_t R = round_up(n), P = round_up(k);
   for (int64_t c = 0; c < R * P; c += W) store(s.cost + c, exp(-load(s.cost + c)));
   double top = s.g[0];
@@ -138,7 +163,9 @@ Solved solve_by_scaling(int64_t n, int64_t k, bool warm, const Scratch& s, doubl
     const V b = load(s.b + c);
     store(s.v + c, warm ? b * exp(min(max(load(s.g + c) - top, splat(-600.0)), V{})) : b);
   }
-  Solved done = scale_by_size<8>(R, int(P / W), s, tol, max_iter, patience);
+  for (int64_t l = 0; l < n && limit < kNoLimit; l++) limit -= s.a[l] * s.row[l];
+  Solved done = scale_by_size<8>(R, int(P / W), s, tol, max_iter, limit, patience);
+  if (done.above) return done;
   for (int64_t c = 0; c < P; c += W) store(s.g + c, -log(load(s.column + c)));
   for (int64_t l = 0; l < n; l++) done.value += s.a[l] * s.row[l];
   for (int64_t l = 0; l < R; l += W) {
@@ -166,8 +193,14 @@ double first_stage(double largest) {
 
 // Potentials, where scalings would underflow; reg falls in stages unless a start is known.
 Solved solve_by_logs(int64_t n, int64_t k, bool warm, double largest, const Scratch& s, double tol, int max_iter,
-                     Patience& patience) {
+                     double limit, Patience& patience) {
   const int64_t P = round_up(k);
+  const auto dual = [&] {
+    double value = 0;
+    for (int64_t l = 0; l < n; l++) value += exp(splat(s.a[l]))[0] * (s.u[l] + s.row[l]);
+    for (int64_t c = 0; c < k; c++) value += s.b[c] * s.g[c];
+    return value;
+  };
   for (int64_t l = 0; l < n; l++) s.a[l] = log1(s.a[l]);
   for (int64_t c = 0; c < P; c++) {
     s.log_b[c] = s.b[c] > 0 ? log1(s.b[c]) : kNone;
@@ -190,15 +223,15 @@ Solved solve_by_logs(int64_t n, int64_t k, bool warm, double largest, const Scra
       }
       done.error = sum(off), done.iterations++;
       if (done.error <= (last ? tol : 0.01) || patience.over(30 * n * P)) break;
+      if (last && limit < kNoLimit && (it & (kLook - 1)) == 1 && dual() > limit) {
+        done.above = true;
+        return done;
+      }
     }
     if (last) break;
     for (int64_t c = 0; c < P; c++) s.g[c] *= 2;
   }
-  for (int64_t l = 0; l < n; l++) {
-    const double a = exp(splat(s.a[l]))[0];
-    done.value += a * (s.u[l] + s.row[l]);
-  }
-  for (int64_t c = 0; c < k; c++) done.value += s.b[c] * s.g[c];
+  done.value = dual();
   return done;
 }
 
@@ -208,15 +241,21 @@ void clouds(const CloudTable& t, const CloudJob& job, double* work) {
   for (int64_t i = 0; i < t.n; i++)
     for (int64_t j = 0; j < t.m; j++) {
       const int64_t n = t.x_offsets[i + 1] - t.x_offsets[i], begin = t.z_offsets[j], k = t.z_offsets[j + 1] - begin;
+      const int64_t at = i * t.m + j;
+      const double limit = job.limit ? job.limit[at] : kInfinity;
+      if (limit < -kNoLimit) {
+        job.value[at] = kInfinity, job.error[at] = 0, job.iterations[at] = 0;
+        continue;
+      }
       const double largest = gather(t, i, j, s);
       double* potential = job.potential ? job.potential + i * t.columns + begin : nullptr;
       for (int64_t c = 0; c < round_up(k); c++) s.g[c] = job.warm && c < k ? potential[c] : 0;
       const Solved done = largest <= kSafeCost
-                              ? solve_by_scaling(n, k, job.warm, s, job.tol, job.max_iter, patience)
-                              : solve_by_logs(n, k, job.warm, largest, s, job.tol, job.max_iter, patience);
+                              ? solve_by_scaling(n, k, job.warm, s, job.tol, job.max_iter, limit, patience)
+                              : solve_by_logs(n, k, job.warm, largest, s, job.tol, job.max_iter, limit, patience);
       if (patience.over(n * k * 20)) return;
-      const int64_t at = i * t.m + j;
-      job.value[at] = done.value, job.error[at] = done.error, job.iterations[at] = done.iterations;
+      job.value[at] = done.above ? kInfinity : done.value;
+      job.error[at] = done.above ? 0 : done.error, job.iterations[at] = done.iterations;
       if (potential)
         for (int64_t c = 0; c < k; c++) potential[c] = s.g[c];
     }

@@ -55,10 +55,12 @@ struct LossJob {
   const double* reach;      // (n,) or null: 1; how much a point counts in the smoothing
 };
 
-// Clouds X and Z by one table of costs: row index[p] and column c are the points p of X and c of Z.
+// Clouds X and Z by one table of costs: row index[p] and column z_index[c] are the points p of X and c of Z.
 struct CloudTable {
-  const double* cost;         // (rows, columns) ground costs over reg
+  const double* cost;         // (rows, width) ground costs over reg
+  int64_t width;
   int64_t columns;            // points of all of Z
+  const int64_t* z_index;     // column of each point of Z; null: c itself
   const int64_t* index;       // row of each point of X
   const int64_t* x_offsets;   // (n + 1,) where each cloud of X begins
   const double* x_weights;    // of each point; positive, one in sum per cloud
@@ -74,6 +76,8 @@ struct CloudJob {
   int max_iter;
   bool warm;                  // whether potentials are a start
   double* potential;          // (n, columns) of Z over reg: result, or null
+  const double* limit;        // (n, m) over reg, or null: a pair is given up, its value infinite, once it is shown to be
+                              // above this; at -infinity it is not begun
   double* value;              // (n, m) dual values over reg
   int32_t* iterations;        // (n, m)
   double* error;              // (n, m)

@@ -422,29 +422,43 @@ int64_t largest_cloud(const In<int64_t, 1>& offsets, size_t total) {
 
 CloudTable cloud_table(const In<double, 2>& cost, const In<int64_t, 1>& index, const In<int64_t, 1>& x_offsets,
                        const In<double, 1>& x_weights, const In<int64_t, 1>& z_offsets,
-                       const In<double, 1>& z_weights) {
-  if (x_weights.shape(0) != index.shape(0) || z_weights.shape(0) != cost.shape(1))
+                       const In<double, 1>& z_weights, const int64_t* z_index = nullptr) {
+  if (x_weights.shape(0) != index.shape(0) || (!z_index && z_weights.shape(0) != cost.shape(1)))
     throw std::invalid_argument("each point needs a weight");
+  for (size_t c = 0; z_index && c < z_weights.shape(0); c++)
+    if (z_index[c] < 0 || size_t(z_index[c]) >= cost.shape(1))
+      throw std::invalid_argument("z_index must name columns of cost");
   for (size_t p = 0; p < index.shape(0); p++)
     if (index.data()[p] < 0 || size_t(index.data()[p]) >= cost.shape(0))
       throw std::invalid_argument("index must name rows of cost");
-  const int64_t rows = largest_cloud(x_offsets, index.shape(0)), columns = largest_cloud(z_offsets, cost.shape(1));
-  return {data_of(cost),      int64_t(cost.shape(1)),          data_of(index),     data_of(x_offsets),
-          data_of(x_weights), int64_t(x_offsets.shape(0)) - 1, data_of(z_offsets), data_of(z_weights),
-          int64_t(z_offsets.shape(0)) - 1, rows, columns};
+  const int64_t rows = largest_cloud(x_offsets, index.shape(0));
+  const int64_t columns = largest_cloud(z_offsets, z_weights.shape(0));
+  return {data_of(cost),      int64_t(cost.shape(1)),          int64_t(z_weights.shape(0)), z_index,
+          data_of(index),     data_of(x_offsets),              data_of(x_weights),          int64_t(x_offsets.shape(0)) - 1,
+          data_of(z_offsets), data_of(z_weights),              int64_t(z_offsets.shape(0)) - 1, rows, columns};
 }
 
 nb::tuple clouds(In<double, 2> cost, In<int64_t, 1> index, In<int64_t, 1> x_offsets, In<double, 1> x_weights,
                  In<int64_t, 1> z_offsets, In<double, 1> z_weights, std::optional<InOut<double, 2>> potential, bool warm,
-                 double tol, int max_iter) {
-  const CloudTable table = cloud_table(cost, index, x_offsets, x_weights, z_offsets, z_weights);
+                 double tol, int max_iter, std::optional<In<int64_t, 1>> z_index,
+                 std::optional<In<double, 2>> limit) {
+  if (z_index && z_index->shape(0) != z_weights.shape(0)) throw std::invalid_argument("each point needs a column");
+  const CloudTable table =
+      cloud_table(cost, index, x_offsets, x_weights, z_offsets, z_weights, z_index ? data_of(*z_index) : nullptr);
   const size_t n = size_t(table.n), m = size_t(table.m);
-  if (potential && (potential->shape(0) != n || potential->shape(1) != cost.shape(1)))
+  if (potential && (potential->shape(0) != n || potential->shape(1) != size_t(table.columns)))
     throw std::invalid_argument("potential must be (n, columns)");
+  if (limit && (limit->shape(0) != n || limit->shape(1) != m)) throw std::invalid_argument("limit must be (n, m)");
   auto value = make_array<double>({n, m}), error = make_array<double>({n, m});
   auto iterations = make_array<int32_t>({n, m});
-  const CloudJob job{tol,          std::max(max_iter, 1), warm && potential, potential ? data_of(*potential) : nullptr,
-                     value.data(), iterations.data(),     error.data()};
+  const CloudJob job{tol,
+                     std::max(max_iter, 1),
+                     warm && potential,
+                     potential ? data_of(*potential) : nullptr,
+                     limit ? data_of(*limit) : nullptr,
+                     value.data(),
+                     iterations.data(),
+                     error.data()};
   run([&] {
     const Kernels& kernels = chosen->kernels;
     Buffer work = allocate(kernels.clouds_work(table.most_rows, table.most_columns));
@@ -610,7 +624,8 @@ NB_MODULE(_core, module) {
              "single"_a = false);
 
   module.def("clouds", &clouds, "cost"_a, "index"_a, "x_offsets"_a, "x_weights"_a, "z_offsets"_a, "z_weights"_a,
-             "potential"_a.none(), "warm"_a, "tol"_a, "max_iter"_a);
+             "potential"_a.none(), "warm"_a, "tol"_a, "max_iter"_a, "z_index"_a.none() = nb::none(),
+             "limit"_a.none() = nb::none());
   module.def("clouds_pullback", &clouds_pullback, "cost"_a, "index"_a, "x_offsets"_a, "x_weights"_a, "z_offsets"_a,
              "z_weights"_a, "potential"_a, "weight"_a, "tolerance"_a, "plan"_a, "gradient"_a);
   module.def("cloud_self", &cloud_self, "cost"_a, "weights"_a, "tol"_a, "max_iter"_a);

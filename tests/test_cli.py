@@ -203,7 +203,11 @@ def test_every_descriptor_has_its_name(name, photos, tmp_path, knnpress_main):
     assert ("vocabulary" in err) == (name == "bag-of-words")
     data = load_points(tmp_path / "p.npz")
     assert len(data.X) == 6
-    assert (data.ground_cost is None) == (data.X.ndim == 3)
+    if name in ("local-features", "contour"):
+        assert isinstance(data.X, kp.Clouds)
+        assert data.ground_cost is None
+    else:
+        assert (data.ground_cost is None) == (data.X.ndim == 3)
 
 
 def test_the_names_are_complete():
@@ -212,9 +216,57 @@ def test_the_names_are_complete():
     assert compressors - {"Compressor", "StochasticCompression", "CloudCentroids"} <= set(METHODS.values())
 
 
+def clouds_of(y, rng):
+    """Clouds of three to five points round places that tell the classes."""
+    return kp.Clouds.from_list([rng.normal(3.0 * label, 1.0, (int(rng.integers(3, 6)), 2)) for label in y])
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("scc", "shc", "snc", "swc", "lvq")])
+def test_selectors_keep_clouds_too(method, tmp_path, knnpress_main, rng):
+    y = np.arange(30) % 2
+    np.savez(tmp_path / "x.npz", y=y, **clouds_of(y, rng).arrays())
+    size = () if method in ("full", "condensed", "reduced", "fast-condensed") else ("--prototypes", 4)
+    model = tmp_path / "m.knnp"
+    assert knnpress_main("compress", tmp_path / "x.npz", "-o", model, "--method", method, *size)[0] == 0
+    X = load_points(tmp_path / "x.npz").X
+    assert kp.load(model).score(X, y.astype(str)) > 0.8
+    status, out, _ = knnpress_main("inspect", model)
+    assert status == 0
+    assert "2 dimensions" in out
+
+
+def test_images_become_clouds_and_a_model_of_them(photos, tmp_path, knnpress_main):
+    model = tmp_path / "m.knnp"
+    chosen = ("--descriptor", "contour", "--prototypes", 3)
+    assert knnpress_main("compress", photos / "train", "-o", model, *chosen)[0] == 0
+    status, out, _ = knnpress_main("evaluate", model, photos / "test")
+    assert status == 0
+    assert "error" in out
+    status, out, _ = knnpress_main("inspect", model)
+    assert "cloud of 32 points in 2 dimensions with their weights" in out
+    result = knnpress_main("compress", photos / "train", "-o", model, *chosen, "--method", "scc")
+    assert result[0] != 0
+    assert "the points are clouds, which SCC cannot learn" in result[2]
+    result = knnpress_main("compress", photos / "train", "-o", model, *chosen, "--method", "lvq")
+    assert "use swc" in result[2]
+
+
+def test_inspect_shows_the_words_of_a_model_of_documents(tmp_path, knnpress_main):
+    words = kp.descriptors.WordClouds(np.eye(4), ["boat", "sail", "rook", "pawn"])
+    texts = ["boat sail", "boat boat sail", "sail", "rook pawn", "pawn", "rook rook"]
+    plain = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "max_iter": 3}
+    clf = kp.DescriptorClassifier(words, kp.SWC(2, n_points=2, **plain)).fit(texts, ["sea"] * 3 + ["chess"] * 3)
+    clf.save(tmp_path / "m.knnp")
+    status, out, _ = knnpress_main("inspect", tmp_path / "m.knnp")
+    assert status == 0
+    sea = next(line for line in out.splitlines() if line.strip().startswith("sea") and "%" in line)
+    assert "boat" in sea
+    assert "rook" not in sea
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_makes_a_model(method, vectors, tmp_path, knnpress_main, rng):
-    kind = {"scc": "matrices", "shc": "histograms"}.get(method, "vectors")
+    kind = {"scc": "matrices", "shc": "histograms", "swc": "clouds"}.get(method, "vectors")
     y = np.arange(40) % 2
     with np.load(vectors) as file:
         X = file["X"]
@@ -222,6 +274,8 @@ def test_every_method_makes_a_model(method, vectors, tmp_path, knnpress_main, rn
         np.savez(tmp_path / "x.npz", X=np.eye(3) * (1 + y + rng.random(40))[:, None, None], y=y)
     elif kind == "histograms":
         np.savez(tmp_path / "x.npz", X=np.exp(X), y=y, ground_cost=1.0 - np.eye(3))
+    elif kind == "clouds":
+        np.savez(tmp_path / "x.npz", y=y, **clouds_of(y, rng).arrays())
     else:
         np.savez(tmp_path / "x.npz", X=X, y=y)
     size = () if method in ("full", "condensed") else ("--prototypes", 2)

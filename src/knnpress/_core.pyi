@@ -74,6 +74,8 @@ def clouds(
     warm: bool,
     tol: float,
     max_iter: int,
+    z_index: NDArray[np.int64] | None = None,
+    limit: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]: ...
 def clouds_pullback(
     cost: NDArray[np.float64],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["Cloud", "Clouds"]
 
+_ARRAYS = ("table", "index", "offsets", "weights")
 _LARGEST = 1e150  # squares of larger numbers overflow
 
 
@@ -191,6 +192,37 @@ class Clouds:
         means: Array = csr_array((self.weights, self.index, self.offsets), shape=shape) @ self.table
         return means
 
+    def copy(self) -> Clouds:
+        """The same clouds in arrays of their own."""
+        return self._made_of(self.table.copy(), self.index.copy(), self.offsets.copy(), self.weights.copy())
+
+    def arrays(self) -> dict[str, Array]:
+        """What the clouds consist of, by name, for `from_arrays`; only points that are used, each once."""
+        used, index = np.unique(self.index, return_inverse=True)
+        return {"table": self.table[used], "index": index, "offsets": self.offsets, "weights": self.weights}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], name: str = "arrays") -> Clouds:
+        """Clouds from what `arrays` gave; `name` is what messages call them."""
+        try:
+            table, index, offsets, weights = (np.asarray(arrays[key]) for key in _ARRAYS)
+        except KeyError as error:
+            raise ValueError(f"{name} holds no clouds: {error} is missing; give what Clouds.save wrote") from error
+        table = _as_table(table, "table")
+        if (
+            index.ndim != 1
+            or index.dtype.kind not in "iu"
+            or (len(index) and not 0 <= index.min() <= index.max() < len(table))
+        ):
+            raise ValueError(f"{name} is damaged: its index points beyond its {len(table)} points; save it again")
+        starts = _as_offsets(offsets, len(index))
+        bad = _bad_row(table)
+        if bad is not None:
+            raise InvalidPointError(_what_is_wrong(f"point {bad} of {name}", table[bad]))
+        checked = _as_weights(weights, starts)
+        same = weights.shape == checked.shape and np.allclose(weights, checked, rtol=1e-12, atol=0.0)
+        return cls._made_of(table, index.astype(np.intp), starts, weights.astype(np.float64) if same else checked)
+
     def tobytes(self) -> bytes:
         """All that the clouds consist of: the same for equal clouds, however they are stored."""
         parts = (self.sizes.astype(np.int64), self.weights, self.points)
@@ -258,32 +290,18 @@ class Clouds:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one .npz file, replaced in one step; shared points are written once."""
-        used, index = np.unique(self.index, return_inverse=True)
         with replacing(_path(path)) as file:
-            np.savez(file, table=self.table[used], index=index, offsets=self.offsets, weights=self.weights)
+            np.savez(file, **self.arrays())  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Clouds:
         """Read what `save` wrote; nothing in the file is run."""
         try:
             with np.load(_path(path), allow_pickle=False) as file:
-                table, index, offsets, weights = (file[name] for name in ("table", "index", "offsets", "weights"))
+                arrays = {key: file[key] for key in _ARRAYS}
         except (KeyError, ValueError, EOFError) as error:
             raise ValueError(f"{path} holds no clouds ({error}); give a file that Clouds.save wrote") from error
-        table = _as_table(table, "table")
-        if (
-            index.ndim != 1
-            or index.dtype.kind not in "iu"
-            or (len(index) and not 0 <= index.min() <= index.max() < len(table))
-        ):
-            raise ValueError(f"{path} is damaged: its index points beyond its {len(table)} points; save it again")
-        starts = _as_offsets(offsets, len(index))
-        bad = _bad_row(table)
-        if bad is not None:
-            raise InvalidPointError(_what_is_wrong(f"point {bad} of {path}", table[bad]))
-        checked = _as_weights(weights, starts)
-        same = weights.shape == checked.shape and np.allclose(weights, checked, rtol=1e-12, atol=0.0)
-        return cls._made_of(table, index.astype(np.intp), starts, weights.astype(np.float64) if same else checked)
+        return cls.from_arrays(arrays, str(path))
 
 
 def _path(path: str | os.PathLike[str]) -> Any:

@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from knnpress.clouds import Clouds
 from knnpress.exceptions import ModelFileError
 from knnpress.files import replacing
 from knnpress.parallel import row_blocks
@@ -203,6 +204,8 @@ class _Writer:
         if type(value) is dict:
             items = [[self.code(k, f"a key of {where}"), self.code(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"dict": items}
+        if isinstance(value, Clouds):
+            return {"clouds": {name: self.tensor(array, f"{where}.{name}") for name, array in value.arrays().items()}}
         if _is_ours(value):
             return self.object(value, where)
         raise TypeError(
@@ -282,6 +285,9 @@ class _Reader:
         if kind in ("array", "objects"):
             array = self.array(code)
             return array[()] if code.get("scalar") else array
+        if kind == "clouds":
+            arrays = {name: self.tensor(tensor) for name, tensor in code["clouds"].items()}
+            return Clouds.from_arrays(arrays, "its clouds")
         if kind == "class":
             return self.object(code["class"], code["params"], code["fitted"])
         raise ValueError(f"it holds {kind!r} where a value should be")
@@ -354,9 +360,9 @@ def _check(model: Any) -> None:
     if missing:
         raise ValueError(f"{', '.join(sorted(missing))} of its {type(model).__name__} is missing")
     points, labels, classes = model.prototypes_, model.prototype_labels_, model.classes_
-    if not all(isinstance(array, np.ndarray) for array in (points, labels, classes)):
+    if not all(isinstance(array, np.ndarray) for array in (labels, classes)) or not hasattr(points, "shape"):
         raise ValueError("prototypes_, prototype_labels_ and classes_ must be arrays")
-    learned = points.dtype == np.float64
+    learned = isinstance(points, Clouds) or points.dtype == np.float64
     checked = model._geometry().check(points, "prototypes_", n_jobs=1) if learned else points
     if checked is not points:
         blocks = row_blocks(len(points), points.nbytes // max(1, len(points)))

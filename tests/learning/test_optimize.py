@@ -242,6 +242,23 @@ def test_a_descent_broken_off_anywhere_goes_on_as_if_it_had_not_been(method):
         assert seen == list(range(len(state["curve"]), whole.n_iter + 1))
 
 
+def test_adam_comes_to_rest_where_the_batches_agree():
+    """Batches pull to both sides of the minimum: steps that stay long would wander round it for ever."""
+    pulls = np.random.default_rng(0).normal(0, 2.0, (20, 3, 4))
+    batches = [lambda theta, pull=pull: bowl(theta - (pull - pulls.mean(axis=0))) for pull in pulls]
+    far = []
+    minimize_batches(
+        batches,
+        np.zeros((3, 4)),
+        max_iter=60,
+        rng=np.random.default_rng(1),
+        callback=lambda k, theta, _: far.append(float(np.abs(theta - 1.0).max())),
+    )
+    assert far[0] == 1.0
+    assert far[-1] < 0.01
+    assert far[-1] < 0.2 * min(far[20:30])
+
+
 def test_adam_broken_off_in_a_pass_goes_on_as_if_it_had_not_been():
     start, states = np.full((2, 3), -1.0), []
 

@@ -279,7 +279,8 @@ def _add_training(parser: argparse.ArgumentParser, methods: dict[str, str]) -> N
         "--method",
         choices=methods,
         metavar="NAME",
-        help=f"{', '.join(methods)} (default: scc for matrices, shc where there is a ground cost, else snc)",
+        help=f"{', '.join(methods)} (default: scc for matrices, swc for clouds, shc where there is a ground cost, else "
+        "snc)",
     )
     _add_labels(parser)
     _add_descriptor(parser)

@@ -15,10 +15,12 @@ DESCRIPTORS: dict[str, tuple[str, dict[str, Any]]] = {
     "shape-context": ("ShapeContext", {}),
     "color-histogram": ("ColorHistogram", {}),
     "grid-histogram": ("GridHistogram", {}),
+    "local-features": ("LocalFeatures", {}),
+    "contour": ("ContourPoints", {}),
 }
 
 #: Classifiers that learn their prototypes, in `knnpress.estimators`
-LEARNED = {"scc": "SCC", "shc": "SHC", "snc": "SNC"}
+LEARNED = {"scc": "SCC", "shc": "SHC", "snc": "SNC", "swc": "SWC"}
 
 #: Compressors that find out themselves how many prototypes they need
 CONDENSING = ("full", "condensed", "reduced", "fast-condensed")

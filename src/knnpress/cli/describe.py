@@ -9,6 +9,7 @@ import numpy as np
 
 from knnpress.cli.output import notice, print_facts
 from knnpress.cli.pictures import describe, find_pictures, make_descriptor
+from knnpress.clouds import Clouds
 from knnpress.descriptors import BagOfWords
 from knnpress.files import check_output, replacing
 
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     descriptor = make_descriptor(args.descriptor, args.seed, args.jobs)
     images = [pictures.files[k] for k in chosen]
     X, rows = describe(descriptor, images, fit=True, skip_bad=args.skip_bad, shown=args.shown)
-    arrays: dict[str, Any] = {"X": X}
+    arrays: dict[str, Any] = X.arrays() if isinstance(X, Clouds) else {"X": X}
     if labelled:
         names, y = np.unique([str(pictures.folders[chosen[row]]) for row in rows], return_inverse=True)
         arrays |= {"y": y, "class_names": names}
@@ -40,4 +41,5 @@ def run(args: argparse.Namespace) -> None:
             "knnpress compress FOLDER keeps it in the model"
         )
     classes = f"{len(arrays['class_names'])} classes" if labelled else "no classes, since there are no sub-folders"
-    print_facts({"points": str(args.output), "X": " x ".join(map(str, X.shape)), "y": classes})
+    shape = repr(X) if isinstance(X, Clouds) else " x ".join(map(str, X.shape))
+    print_facts({"points": str(args.output), "X": shape, "y": classes})

@@ -13,12 +13,16 @@ from sklearn.base import BaseEstimator
 
 from knnpress.cli.output import print_facts, print_table
 from knnpress.cli.queries import Model, read_points, split_model
+from knnpress.clouds import Clouds
 from knnpress.datasets.points import read_array
+from knnpress.descriptors import WordClouds
+from knnpress.geometries import CloudSinkhorn
 from knnpress.model_file import load
 
 __all__ = ["run"]
 
 _FORMAT = "knnpress-model"
+_WORDS = 8  # of a prototype that are shown
 _SHORT = 6  # items of a list that are shown one by one
 _SHOWN_APART = {"prototypes_", "prototype_labels_", "prototype_weights_", "classes_", "compression_ratio_"}
 _SHOWN_APART |= {"geometry_", "selection_"}
@@ -49,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
         rows = [[str(name), str(labels.count(name))] for name in steps[-1].classes_.tolist()]
         print_table(["class", "prototypes"], rows, right=(1,))
         _print_channels(Model(args.model, steps[:-1], steps[-1]), args.points, args.groups)
+        _print_words(steps)
         _print_selection(getattr(steps[-1], "selection_", []))
 
 
@@ -83,6 +88,20 @@ def _print_channels(model: Model, path: Path | None, groups: str | None) -> None
         print(f"the {len(shown)} of {len(names)} channels with most to do with them")
 
 
+def _print_words(steps: list[Any]) -> None:
+    """What prototypes of documents are about: the words nearest to their points, heaviest first."""
+    words = next((step for step in steps if isinstance(step, WordClouds) and step.vocabulary is not None), None)
+    if words is None:
+        return
+    named = words.words_of(steps[-1].prototypes_, _WORDS)
+    rows = [
+        [str(label), ", ".join(f"{word} {weight:.0%}" for word, weight in one)]
+        for label, one in zip(steps[-1].prototype_labels_.tolist(), named, strict=True)
+    ]
+    print()
+    print_table(["class", "nearest words of its prototype"], rows)
+
+
 def _print_selection(tried: list[dict[str, Any]]) -> None:
     """What held-out points said of the settings that were tried; the chosen ones are marked."""
     settings = [{name: value for name, value in one.items() if name not in _SAID} for one in tried]
@@ -103,12 +122,19 @@ def _print_selection(tried: list[dict[str, Any]]) -> None:
 
 def _prototype_facts(classifier: Any) -> dict[str, str]:
     prototypes = classifier.prototypes_
-    shape = " x ".join(map(str, prototypes.shape[1:]))
+    if isinstance(prototypes, Clouds):
+        each = f"{repr(prototypes)[7:-1]}, {prototypes.nbytes:,} bytes were none of their points shared"
+    elif isinstance(classifier._fitted_geometry(), CloudSinkhorn):
+        k, d = prototypes.shape[1], prototypes.shape[2] - 1
+        each = f"cloud of {k} points in {d} dimensions with their weights, {prototypes[0].nbytes:,} bytes in memory"
+    else:
+        shape = " x ".join(map(str, prototypes.shape[1:]))
+        each = f"{shape} {'matrix' if prototypes.ndim == 3 else 'numbers'}, {prototypes[0].nbytes:,} bytes in memory"
     return {
         "geometry": _brief(classifier._fitted_geometry()),
         "classes": str(len(classifier.classes_)),
         "prototypes": f"{len(prototypes)}, {classifier.compression_ratio_:.2%} of the training set",
-        "each": f"{shape} {'matrix' if prototypes.ndim == 3 else 'numbers'}, {prototypes[0].nbytes:,} bytes in memory",
+        "each": each,
     }
 
 

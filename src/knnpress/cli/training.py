@@ -16,10 +16,11 @@ from knnpress import compression, estimators
 from knnpress.cli.choices import CONDENSING, LEARNED, METHODS
 from knnpress.cli.output import print_facts
 from knnpress.cli.pictures import describe, make_descriptor
+from knnpress.clouds import Clouds
 from knnpress.datasets import load_image_folder, load_points, open_zarr
 from knnpress.datasets.stored import is_zarr
 from knnpress.estimators import DescriptorClassifier, PrototypeClassifier
-from knnpress.geometries import JBLD, Geometry, Sinkhorn, SquaredEuclidean
+from knnpress.geometries import JBLD, CloudSinkhorn, Geometry, Sinkhorn, SquaredEuclidean
 from knnpress.model_file import save
 from knnpress.typing import Array, Labels
 
@@ -32,7 +33,7 @@ _RATIO = 0.02
 class TrainingSet:
     """Points, the names of their classes, and the fitted descriptor that made them, if one did."""
 
-    X: Array
+    X: Any
     y: Labels
     ground_cost: Array | None
     descriptor: Any
@@ -81,10 +82,11 @@ def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
 
 def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
     """The classifier that was asked for, or that suits the points; not fitted."""
-    matrices = data.X.ndim == 3
-    method = args.method or ("scc" if matrices else "snc" if data.ground_cost is None else "shc")
-    if method in LEARNED and matrices != (method == "scc"):
-        kind = "matrices" if matrices else "vectors or histograms"
+    clouds, matrices = isinstance(data.X, Clouds), len(data.X.shape) == 3
+    flat_method = "snc" if data.ground_cost is None else "shc"
+    method = args.method or ("swc" if clouds else "scc" if matrices else flat_method)
+    if method in LEARNED and (matrices, clouds) != (method == "scc", method == "swc"):
+        kind = "clouds" if clouds else "matrices" if matrices else "vectors or histograms"
         raise ValueError(f"the points are {kind}, which {METHODS[method]} cannot learn; leave out --method {method}")
     if method == "shc" and data.ground_cost is None:
         raise ValueError(f"{args.input} has no ground cost, which SHC needs; add the array ground_cost, or use snc")
@@ -95,8 +97,13 @@ def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
     if method in LEARNED:
         cost = {"ground_cost": data.ground_cost} if method == "shc" else {}
         return getattr(estimators, METHODS[method])(n_prototypes=size, **cost, **settings)
-    flat: Geometry = SquaredEuclidean() if data.ground_cost is None else Sinkhorn(data.ground_cost)
     compressor = getattr(compression, METHODS[method])()
+    if clouds:
+        if method == "lvq":
+            raise ValueError("--method lvq is not for clouds; use swc, which learns them")
+        compressor = compression.CloudCentroids() if method == "centroids" else compressor
+        return PrototypeClassifier(CloudSinkhorn(), compressor, n_prototypes=size, **settings)
+    flat: Geometry = SquaredEuclidean() if data.ground_cost is None else Sinkhorn(data.ground_cost)
     return PrototypeClassifier(JBLD() if matrices else flat, compressor, n_prototypes=size, **settings)
 
 

@@ -23,8 +23,8 @@ class Dataset:
 
     Attributes
     ----------
-    X : ndarray of shape (n, d, d) or (n, d)
-        Covariance matrices, or histograms.
+    X : ndarray of shape (n, d, d) or (n, d), or Clouds
+        Covariance matrices, histograms, or clouds.
     y : ndarray of shape (n,)
         Class of each point, 0-based.
     class_names : tuple of str
@@ -38,7 +38,7 @@ class Dataset:
         How the data are usually divided; empty where there is no usage.
     """
 
-    X: Array
+    X: Any
     y: Indices
     class_names: tuple[str, ...]
     citation: str

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.clouds import Clouds
 from knnpress.datasets.dataset import Dataset, encode
 from knnpress.datasets.matlab import read_mat
 from knnpress.datasets.stored import is_zarr, read_zarr
@@ -27,12 +28,13 @@ _LONGEST = 1000  # letters of a label
 
 
 def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | None = None) -> Dataset:
-    """Covariance matrices or histograms with their labels, from a file.
+    """Covariance matrices, histograms or clouds with their labels, from a file.
 
     Parameters
     ----------
     path : path
-        - ``.npz``: arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost, class_names if there are.
+        - ``.npz``: arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost, class_names if there are. Of clouds, what
+          `knnpress.Clouds.save` writes stands for X.
         - ``.npy``: X alone; labels in a CSV file.
         - ``.mat`` (MATLAB, up to version 7): the same names; matrices may be stacked along the last axis or be cells.
 
@@ -48,12 +50,18 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
     """
     path = Path(path)
     arrays = _read(path)
-    X = _numbers(_pick(arrays, _POINTS, path, "points"), path, "X")
+    X = _clouds(arrays, path)
+    if X is None:
+        X = _numbers(_pick(arrays, _POINTS, path, "points"), path, "X")
     if labels is None and path.suffix == ".npy":
         labels = path.with_suffix(".csv")
     y = _pick(arrays, _LABELS, path, "labels").reshape(-1) if labels is None else _read_labels(Path(labels), len(X))
-    X = _points_first(X, len(y), from_matlab=path.suffix == ".mat")
-    if X.ndim not in (2, 3) or len(X) != len(y):
+    if isinstance(X, Clouds):
+        if len(X) != len(y):
+            raise ValueError(f"{path} holds {len(X)} clouds and {len(y)} labels; give one for each")
+    else:
+        X = _points_first(X, len(y), from_matlab=path.suffix == ".mat")
+    if not isinstance(X, Clouds) and (X.ndim not in (2, 3) or len(X) != len(y)):
         raise ValueError(
             f"{path} holds points of shape {X.shape} and {len(y)} labels; expected (n, d, d) or (n, d), and n"
         )
@@ -72,7 +80,7 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
     return Dataset(X, codes, names, f"points of the file {path}", cost)
 
 
-def load_unlabelled(path: str | os.PathLike[str]) -> Array:
+def load_unlabelled(path: str | os.PathLike[str]) -> Any:
     """Covariance matrices or histograms of a file that may have no labels: (n, d, d) or (n, d), to be predicted.
 
     Parameters
@@ -83,6 +91,9 @@ def load_unlabelled(path: str | os.PathLike[str]) -> Array:
     """
     path = Path(path)
     arrays = _read(path)
+    clouds = _clouds(arrays, path)
+    if clouds is not None:
+        return clouds
     X = _numbers(_pick(arrays, _POINTS, path, "points"), path, "X")
     labels, cost = _find(arrays, _LABELS), _find(arrays, _COST)
     in_columns = X.ndim == 3 or (X.ndim == 2 and cost is not None and X.shape[1] != len(cost))
@@ -169,6 +180,11 @@ def _read(path: Path) -> Mapping[str, Array]:
     except Exception as error:  # the readers raise many kinds
         raise ValueError(f"{path} cannot be read as {path.suffix[1:]} ({error}); copy it again") from error
     raise ValueError(f"{path} ends in {path.suffix!r}; points are read from .npz, .npy and .mat files")
+
+
+def _clouds(arrays: Mapping[str, Array], path: Path) -> Any:
+    """The clouds of a file, or None where it holds none."""
+    return Clouds.from_arrays(arrays, str(path)) if "offsets" in arrays and "table" in arrays else None
 
 
 def _unpack(value: Any) -> Array:

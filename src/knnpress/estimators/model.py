@@ -73,7 +73,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         weight = check_sample_weight(sample_weight, class_weight, labels)
         group = None if groups is None else check_groups(groups, len(points))
         points, labels, weight, group = present(points, labels, weight, group)
-        if isinstance(geometry, EmbeddedGeometry) and not learns:
+        if hasattr(geometry, "fitted_to") and not (learns and isinstance(geometry, EmbeddedGeometry)):
             geometry = geometry.fitted_to(points, weight)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:

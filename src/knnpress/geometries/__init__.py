@@ -9,6 +9,7 @@
 `Sinkhorn`                histograms (n, d)           entropic optimal transport on a ground cost
 `EMD`                     histograms (n, d)           exact optimal transport on a ground cost (extra: ot)
 `CloudSinkhorn`           clouds, `knnpress.Clouds`   entropic optimal transport between sets of weighted points
+`CloudEMD`                clouds, `knnpress.Clouds`   exact optimal transport between them (extra: ot)
 `Hellinger`               histograms (n, d)           squared Euclidean distance of square roots of bins
 ========================  ==========================  ============================================================
 """
@@ -16,7 +17,7 @@
 from __future__ import annotations
 
 from knnpress.geometries.base import EmbeddedGeometry, Geometry, SmoothGeometry
-from knnpress.geometries.clouds import CloudSinkhorn
+from knnpress.geometries.clouds import CloudEMD, CloudSinkhorn
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram import EMD, Sinkhorn
@@ -27,6 +28,7 @@ __all__ = [
     "AIRM",
     "EMD",
     "JBLD",
+    "CloudEMD",
     "CloudSinkhorn",
     "EmbeddedGeometry",
     "Geometry",

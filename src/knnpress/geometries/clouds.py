@@ -26,16 +26,20 @@ from knnpress.geometries.base import (
     least_weight,
 )
 from knnpress.geometries.charts import CloudChart
+from knnpress.geometries.cloud_search import Shelf, mean_bounds, relaxed_transport, shelves, weights_of
+from knnpress.geometries.search import least_k
 from knnpress.parallel import BLOCK_BYTES, map_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["CloudSinkhorn"]
+__all__ = ["CloudEMD", "CloudSinkhorn"]
 
 Cost = Literal["sqeuclidean", "euclidean", "cosine"]
 
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
 _MOST_POINTS = 1000  # that the median is taken of
 _CHUNK = 2048  # points of Z whose costs are held at a time
+_WIDEST = 16384  # different points of Z whose costs are held at a time in a search
+_LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
 
 
@@ -217,6 +221,75 @@ class CloudSinkhorn(BaseEstimator):
 
         return distances
 
+    def nearest_to(self, Z: Any, k: int) -> Callable[[Any], Array]:
+        """Like `distances_to`, but all except the k least values of a row may be infinity.
+
+        Bounds by means and by relaxed transport (see `knnpress.geometries.cloud_search`) show most pairs to be too far;
+        the others are given up once their dual value, which never falls, does.
+        """
+        reg, z = self._resolved(Z), as_clouds(Z)
+        if len(z) < _LEAST_CLOUDS:
+            return self.distances_to(Z)
+        parts = shelves(z, _WIDEST)
+        solver, debiased = _Solver(reg, self.tol, self.max_iter), self.value == "divergence"
+        self_z = solver.self_terms(_Target.of(z), self.cost)[0] if debiased else np.zeros(len(z))
+        means_z = self._means(z)
+        width = max(len(z), *(len(part.points) for part in parts))
+
+        def block(clouds: Clouds) -> Array:
+            self_x = solver.self_terms(_Target.of(clouds), self.cost)[0] if debiased else np.zeros(len(clouds))
+            bias = 0.5 * (self_x[:, None] + self_z)
+            used, index = np.unique(clouds.index, return_inverse=True)
+            points, A = clouds.table[used], weights_of(index, clouds, len(used))
+            kept: dict[int, Array] = {}
+
+            def costs(p: int) -> Array:
+                C = kept.get(p)
+                if C is None:
+                    C = _costs(self.cost, points, parts[p].points) / reg
+                    if len(parts) == 1:
+                        kept[p] = C
+                return C
+
+            lower, largest = np.empty((len(clouds), len(z))), 0.0
+            for p, part in enumerate(parts):
+                C = costs(p)
+                largest = max(largest, float(C.max()))
+                lower[:, part.start : part.stop] = reg * relaxed_transport(C, A, part.B)
+            slack = self.tol * reg * largest  # what a marginal error of tol can take off a value
+            lower -= bias
+            np.maximum(lower, self._mean_bounds(self._means(clouds), means_z, bias), out=lower)
+            lower -= slack
+
+            def solve(wanted: Array, top: Array) -> Array:
+                limit = np.where(wanted, (top[:, None] + bias + slack) / reg, -np.inf)
+                D = np.full(limit.shape, np.inf)
+                for p, part in enumerate(parts):
+                    own = slice(part.start, part.stop)
+                    if wanted[:, own].any():
+                        D[:, own] = solver.solve_some(costs(p), index, clouds, part, limit[:, own])
+                return D - bias
+
+            return least_k(lower, np.full(len(clouds), np.inf), k, solve)
+
+        def distances(X: Any) -> Array:
+            clouds = as_clouds(X)
+            return np.concatenate([block(clouds[rows]) for rows in _sub_blocks(clouds, width)])
+
+        return distances
+
+    def _means(self, clouds: Clouds) -> Array:
+        """Means of clouds, or of their directions where the cost sees only those, (n, d)."""
+        if self.cost != "cosine":
+            return clouds.means()
+        return Clouds._made_of(_directions(clouds.table), clouds.index, clouds.offsets, clouds.weights).means()
+
+    def _mean_bounds(self, X: Array, Z: Array, bias: Array) -> Array:
+        """What values are not below, by the means of clouds, (n, m)."""
+        if self.cost == "euclidean":
+            return mean_bounds(X, Z, 1) - bias
+        return (0.5 if self.cost == "cosine" else 1.0) * mean_bounds(X, Z, 2)
+
     @property
     def start_geometry(self) -> Geometry:
         """Clouds are averaged as they are compared."""
@@ -362,6 +435,82 @@ class CloudSinkhorn(BaseEstimator):
             )
 
 
+class CloudEMD(BaseEstimator):
+    r"""Exact earth mover's distance between clouds, through POT's network simplex: the word mover's distance.
+
+    .. math:: \min_{T \ge 0} \sum_{lk} T_{lk}\, c(x_l, z_k) \quad \text{s.t.} \quad T 1 = a, \; T^\top 1 = b
+
+    Needs the extra ``ot`` (``pip install knnpress[ot]``). Pairs are solved one after the other: this is for references
+    and small sets, and hundreds of times as slow as `CloudSinkhorn`. The centroid is that of `CloudSinkhorn` with
+    ``reg="auto"``.
+
+    Parameters
+    ----------
+    cost : {"sqeuclidean", "euclidean", "cosine"}
+        "euclidean" is the word mover's distance of Kusner et al.
+    n_points : int
+        Points of a centroid.
+
+    Examples
+    --------
+    >>> import knnpress as kp
+    >>> from knnpress.geometries import CloudEMD
+    >>> CloudEMD("euclidean").pairwise(kp.Clouds.from_list([[[0.0], [1.0]], [[2.0], [4.0]]]))
+    array([[0. , 2.5],
+           [2.5, 0. ]])
+    """
+
+    point_ndim = 2
+
+    def __init__(self, cost: Cost = "sqeuclidean", *, n_points: int = 32) -> None:
+        self.cost = cost
+        self.n_points = n_points
+
+    def check(self, X: Any, name: str = "X", n_jobs: int | None = None) -> Any:
+        """Return X, `Clouds` or an array (n, k, d + 1) of which weights are scaled to sum to one."""
+        return self._entropic().check(X, name, n_jobs)
+
+    def pairwise(self, X: Any, Z: Any = None, n_jobs: int | None = None) -> Array:
+        """Distances between all pairs of clouds, (n, m); Z None means X itself."""
+        X = self.check(X)
+        Z = X if Z is None else self.check(Z, "Z")
+        if _n_dims(Z) != _n_dims(X):
+            raise ValueError(f"X holds points of {_n_dims(X)} dimensions and Z of {_n_dims(Z)}; they must agree")
+        return np.concatenate(_in_blocks(self, as_clouds(X), Z, n_jobs))
+
+    def centroid(self, X: Any, weights: ArrayLike | None = None) -> Array:
+        """The entropic barycenter of free support, (n_points, d + 1), weights in the last column."""
+        return self._entropic().centroid(X, weights)
+
+    def centroid_step(self, X: Any, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
+        """Entropic barycenters by descent from Z, (m, k, d + 1)."""
+        return self._entropic().fitted_to(X).centroid_step(X, W, Z, n_jobs)
+
+    def distances_to(self, Z: Any) -> Callable[[Any], Array]:
+        """For checked Z: a function from a checked block of X to its distances to every Z."""
+        try:
+            from ot import emd2
+        except ImportError as error:
+            raise ImportError("CloudEMD needs POT: pip install knnpress[ot]") from error
+        targets = list(as_clouds(Z))
+
+        def one(x: Any, z: Any) -> float:
+            C = _costs(self.cost, x.points, z.points)
+            # POT takes costs below a constant for nothing: bring them near one, by a power of two, which rounds nothing
+            unit = 2.0 ** np.floor(np.log2(C.max() or 1.0))
+            found = emd2(x.weights, z.weights, C / unit, numItermax=1_000_000, check_marginals=False)
+            return float(unit * found)
+
+        return lambda X: np.array([[one(x, z) for z in targets] for x in as_clouds(X)])
+
+    def n_dims_of(self, X: Any) -> int:
+        """Dimension of the points of checked clouds."""
+        return _n_dims(X)
+
+    def _entropic(self) -> CloudSinkhorn:
+        return CloudSinkhorn(cost=self.cost, n_points=self.n_points)
+
+
 def as_clouds(X: Any) -> Clouds:
     """Checked points as `Clouds`."""
     if isinstance(X, Clouds):
@@ -412,7 +561,7 @@ def _n_dims(X: Any) -> int:
     return int(X.shape[1] if isinstance(X, Clouds) else X.shape[2] - 1)
 
 
-def _in_blocks(geometry: CloudSinkhorn, X: Clouds, Z: Any, n_jobs: int | None) -> list[Array]:
+def _in_blocks(geometry: CloudSinkhorn | CloudEMD, X: Clouds, Z: Any, n_jobs: int | None) -> list[Array]:
     distances = geometry.distances_to(Z)
     blocks = [slice(i, min(i + 32, len(X))) for i in range(0, len(X), 32)]
     return map_blocks(lambda rows: distances(X[rows]), blocks, n_jobs)
@@ -524,6 +673,15 @@ class _Solver:
         value, _, error = _core.clouds(
             *(table.cost, table.index, x, weights, target.offsets, target.weights),
             *(potential, warm, self.tol, self.max_iter),
+        )
+        self._warn(error)
+        return self.reg * value
+
+    def solve_some(self, costs: Array, index: Indices, clouds: Clouds, shelf: Shelf, limit: Array) -> Array:
+        """Dual values, (n, m), infinite where they are found to be above their limit (over reg)."""
+        value, _, error = _core.clouds(
+            *(costs, index, clouds.offsets, np.ascontiguousarray(clouds.weights), shelf.offsets, shelf.weights),
+            *(None, False, self.tol, self.max_iter, shelf.index, np.ascontiguousarray(limit)),
         )
         self._warn(error)
         return self.reg * value

@@ -37,8 +37,8 @@ def minimize_batches(
     max_iter : int
         Passes.
     learning_rate : float
-        How far a row of theta moves in the first step, in twentieths; later steps shrink with the root of the number
-        of passes.
+        How far a row of theta moves in the first step, in twentieths; later steps shrink evenly, to nothing at the end
+        of the last pass: noise of the batches does not decide where the descent comes to rest.
     rng : Generator
         Draws the order of the batches in each pass.
     callback : callable or None
@@ -69,7 +69,7 @@ def minimize_batches(
 
     order = (k for _ in range(max_iter) for k in rng.permutation(n))
     for k in islice(order, steps, None):
-        rate = first_rate / np.sqrt(1.0 + (steps // n) / 10.0)
+        rate = first_rate * (1.0 - steps / (n * max_iter))
         evaluation = batches[k](theta)
         said.add(evaluation)
         steps += 1

@@ -1,0 +1,229 @@
+"""Test errors, sizes and times of clouds and their rivals: the documents of R8, and contours of shapes.
+
+    python benchmarks/clouds.py run [NAME ...] --data-dir FOLDER [-o build/clouds.jsonl]   # resumes
+    python benchmarks/clouds.py table [-o build/clouds.jsonl]
+
+R8 has its official split: the seeds are those of learning. Every method runs in a process of its own, so that its
+memory can be told. The rivals of R8 see the same words: those that have a vector.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import pickle
+import resource
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+
+import knnpress as kp
+from knnpress.descriptors import ContourPoints, ShapeContext, WordClouds
+from knnpress.geometries import CloudSinkhorn
+
+SEED = 7100  # of the splits
+NEIGHBORS = [1, 3, 5, 7, 9, 13, 19]
+N_QUERIES = 500  # training documents that choose k of the full search
+Measured = tuple[Any, Any, Any, Any]  # training points and labels, test points and labels
+
+
+def r8(folder: str) -> Any:
+    """Counts of words, their vectors, labels, the official split, and histograms over 128 clusters of words."""
+    with np.load(Path(folder) / "r8_words.npz") as file:
+        data = {name: file[name] for name in file.files}
+    shape = len(data["indptr"]) - 1, len(data["embeddings"])
+    data["counts"] = csr_array((data["counts"].astype(float), data["indices"], data["indptr"]), shape=shape)
+    return data
+
+
+def documents(folder: str, kind: str) -> tuple[Measured, Any]:
+    """R8 as clouds, counts, means of clouds or histograms."""
+    data = r8(folder)
+    train, test = data["train_splits"][0], data["test_splits"][0]
+    y, counts = data["y"], data["counts"]
+    if kind == "counts":
+        return (counts[train], y[train], counts[test], y[test]), None
+    if kind == "histograms":
+        return (data["H128"][train], y[train], data["H128"][test], y[test]), data["ground_cost128"]
+    words = WordClouds(data["embeddings"]).fit(counts[train])
+    X, Q = words.transform(counts[train]), words.transform(counts[test])
+    return ((X.means(), y[train], Q.means(), y[test]) if kind == "means" else (X, y[train], Q, y[test])), None
+
+
+@cache
+def shapes(folder: str, name: str) -> tuple[Any, Any]:
+    """COIL-20 or MPEG-7: images and labels."""
+    data = getattr(kp.datasets, f"load_{name}")(folder)
+    return data.images, data.y
+
+
+def outlines(folder: str, kind: str, name: str, split: int, n_points: int = 48) -> tuple[Measured, Any]:
+    """Half of the images to learn from, as clouds of contours or histograms of edges."""
+    images, y = shapes(folder, name)
+    train, test = list(StratifiedShuffleSplit(5, train_size=0.5, random_state=SEED).split(y, y))[split]
+    descriptor: Any = ContourPoints(n_points) if kind == "clouds" else ShapeContext()
+    X: Any = descriptor.fit_transform(images)
+    return (X[train], y[train], X[test], y[test]), getattr(descriptor, "ground_cost_", None)
+
+
+def by_neighbors(metric: str) -> Any:
+    """Plain k-NN, k by cross-validation of training points."""
+    return GridSearchCV(KNeighborsClassifier(metric=metric, algorithm="brute"), {"n_neighbors": NEIGHBORS}, cv=5)
+
+
+def regression() -> Any:
+    """Logistic regression, its strength by cross-validation."""
+    settings: dict[str, Any] = {"cv": 5, "max_iter": 1000, "scoring": "accuracy", "l1_ratios": (0,)}
+    return LogisticRegressionCV(Cs=[1.0, 10.0, 100.0, 1000.0], use_legacy_attributes=False, **settings)
+
+
+class FullSearch:
+    """All training clouds, k by those nearest to some of them."""
+
+    def fit(self, X: Any, y: np.ndarray) -> FullSearch:
+        """Keep them; choose k."""
+        self.model = kp.PrototypeClassifier(CloudSinkhorn().fitted_to(X)).fit(X, y)
+        rows = np.random.default_rng(SEED).permutation(len(y))[:N_QUERIES]
+        nearest = self.model.kneighbors(X[rows], max(NEIGHBORS) + 1, return_distance=False)
+        pairs = zip(nearest.tolist(), rows.tolist(), strict=True)
+        others = np.array([[k for k in found if k != row][: max(NEIGHBORS)] for found, row in pairs])
+        errors = [np.mean(_vote(y[others[:, :k]]) != y[rows]) for k in NEIGHBORS]
+        self.model.set_params(n_neighbors=NEIGHBORS[int(np.argmin(errors))])
+        return self
+
+    def predict(self, Q: Any) -> np.ndarray:
+        """The vote of the nearest."""
+        predicted: np.ndarray = self.model.predict(Q)
+        return predicted
+
+
+def _vote(labels: np.ndarray) -> np.ndarray:
+    counts = np.zeros((len(labels), int(labels.max()) + 1))
+    np.add.at(counts, (np.arange(len(labels))[:, None], labels), 1.0)
+    return counts.argmax(axis=1)
+
+
+def learned(size: float, seed: int, **settings: Any) -> Any:
+    """SWC as it comes."""
+    return kp.SWC(size, random_state=seed, **settings)
+
+
+Make = Callable[[Any], Any]
+#: data: (how to read it, the kind of its points, what to measure on them; given the ground cost)
+METHODS: dict[str, dict[str, tuple[Any, str, Make]]] = {
+    "r8": {
+        **{
+            f"SWC {size}, seed {seed}": (documents, "clouds", lambda _, m=size, s=seed: learned(m, s))
+            for size in (16, 40)
+            for seed in (0, 1, 2)
+        },
+        "TF-IDF, k-NN": (documents, "counts", lambda _: make_pipeline(TfidfTransformer(), by_neighbors("cosine"))),
+        "TF-IDF, regression": (documents, "counts", lambda _: make_pipeline(TfidfTransformer(), regression())),
+        "means of words, k-NN": (documents, "means", lambda _: by_neighbors("euclidean")),
+        "means of words, regression": (documents, "means", lambda _: regression()),
+        "128 bins, SHC 16": (documents, "histograms", lambda cost: kp.SHC(cost, n_prototypes=16)),
+        "clouds, full search": (documents, "clouds", lambda _: FullSearch()),
+    },
+}
+for _name, _sizes in (("coil20", (20, 58)), ("mpeg7", (70, 140))):
+    for _split in (0, 1):
+        _read = partial(outlines, name=_name, split=_split)
+        METHODS[f"{_name}-{_split}"] = {
+            **{f"SWC {m}": (_read, "clouds", lambda _, m=m: learned(m, 0, n_points=24)) for m in _sizes},
+            "clouds, full search": (_read, "clouds", lambda _: kp.PrototypeClassifier(CloudSinkhorn())),
+            **{f"SHC {m}": (_read, "histograms", lambda cost, m=m: kp.SHC(cost, n_prototypes=m)) for m in _sizes},
+        }
+
+
+def measure(data: str, method: str, folder: str) -> dict[str, Any]:
+    """One record."""
+    read, kind, make = METHODS[data][method]
+    (X, y, Q, labels), cost = read(folder, kind)
+    model, began = make(cost), time.perf_counter()
+    model.fit(X, y)
+    fitted = time.perf_counter()
+    wrong = model.predict(Q) != labels
+    done = time.perf_counter()
+    size = model.prototypes_.nbytes if hasattr(model, "prototypes_") else len(pickle.dumps(model))
+    record = {"data": data, "method": method, "error": 100 * float(wrong.mean()), "n_test": len(labels)}
+    record |= {"seconds": fitted - began, "us": 1e6 * (done - fitted) / len(labels), "bytes": size}
+    record |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    if isinstance(model, FullSearch):
+        record["k"] = model.model.n_neighbors
+    if hasattr(model, "gamma_"):
+        facts = {"m": len(model.prototypes_), "n_iter": model.n_iter_, "prior": model.prior_, "vote": model.vote_}
+        record |= facts | {"smoothing": model.smoothing_, "gamma": model.gamma_}
+    return record
+
+
+def run(names: list[str], folder: str, path: Path, only: str) -> None:
+    """Measure what is not in the records yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for data in names or METHODS:
+        for method in METHODS[data]:
+            known = {(r["data"], r["method"]) for r in read_records(path)}
+            if (data, method) in known or (only and not any(method.startswith(o) for o in only.split(","))):
+                continue
+            with multiprocessing.get_context("spawn").Pool(1) as alone:
+                record = alone.apply(measure, (data, method, folder))
+            with path.open("a") as file:
+                file.write(json.dumps(record, default=float) + "\n")
+            print(record, flush=True)
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Records so far."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def table(path: Path) -> str:
+    """One line for each method; seeds and splits are averaged."""
+    records = read_records(path)
+    lines = [
+        "| data | method | runs | error % | size | fit s | µs a query | peak MB |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+
+    def name(r: dict[str, Any]) -> tuple[str, str]:
+        return r["data"].split("-")[0], r["method"].split(", seed")[0]
+
+    for data, method in dict.fromkeys(map(name, records)):
+        rows = [r for r in records if name(r) == (data, method)]
+        error, size, seconds, us, peak = (
+            [r[key] for r in rows] for key in ("error", "bytes", "seconds", "us", "peak_mb")
+        )
+        spread = f" ± {np.std(error):.2f}" if len(rows) > 1 else ""
+        lines.append(
+            f"| {data} | {method} | {len(rows)} | {np.mean(error):.2f}{spread} | {np.mean(size) / 1e6:.2f} MB | "
+            f"{np.mean(seconds):.1f} | {np.mean(us):.0f} | {np.max(peak):.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(METHODS)}; none: all")
+    parser.add_argument("--data-dir", default=".", help="the folder of local copies of research data sets")
+    parser.add_argument("--only", default="", help="methods whose names begin with one of these, separated by commas")
+    parser.add_argument("-o", "--output", type=Path, default=Path("build/clouds.jsonl"))
+    args = parser.parse_args()
+    if args.command == "run":
+        run(args.names, args.data_dir, args.output, args.only)
+    print(table(args.output))
+
+
+if __name__ == "__main__":
+    main()
