@@ -35,6 +35,7 @@ ORDER = [
         "export",
         "descriptors",
         "datasets",
+        "comparison",
         "experiments",
         "report",
         "cli",
