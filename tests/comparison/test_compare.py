@@ -20,7 +20,7 @@ from knnpress.cli.pictures import make_descriptor as of_the_command_line
 from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import recommend
 from knnpress.comparison.run import _refit
-from knnpress.comparison.trials import Clock, Trial, Trials, error_of
+from knnpress.comparison.trials import FAR_BEHIND, Clock, Trial, Trials, error_of
 from knnpress.descriptors.images import ImageFile, are_gray
 from knnpress.geometries import geometry_name
 
@@ -67,11 +67,23 @@ def test_errors_that_come_by_the_group_are_noise():
     assert recommend(trials_of(some, [100.0, 10.0], np.arange(1000) // 100)).kilobytes == 10.0
 
 
-def test_only_what_went_through_most_folds_is_recommended():
-    trials = trials_of([errors(100, 10), errors(100, 0)], [10.0, 1.0])
+def test_what_was_cut_short_by_the_clock_is_judged_by_the_folds_that_all_went_through():
+    trials = trials_of([errors(100, 10), errors(100, 0)], [10.0, 100.0])
     trials.folds *= 2
-    trials.tried[0].wrong[1] = errors(100, 10)
+    trials.tried[0].wrong[1] = errors(100, 0)
+    trials.tried[1].stopped = "no time was left"
+    assert recommend(trials) is trials.tried[1]
+
+
+def test_what_was_given_up_as_far_behind_is_not_recommended():
+    trials = trials_of([errors(100, 10), errors(100, 10)], [10.0, 1.0])
+    trials.tried[1].stopped = FAR_BEHIND
     assert recommend(trials) is trials.tried[0]
+
+
+def test_it_is_said_where_nothing_is_better_than_guessing(quick, rng):
+    result = kp.compare(rng.normal(size=(60, 2)), np.arange(60) % 2, minutes=1, refit=False, n_splits=2, n_jobs=1)
+    assert "hardly better than guessing: always saying the most frequent class is wrong in 50 %" in repr(result)
 
 
 def test_the_interval_is_wilsons_and_wider_where_points_err_together():
@@ -168,7 +180,8 @@ def test_the_result_is_a_table_and_a_model_ready_to_use(found):
     assert result.best_.score(data.X[300:], data.y[300:]) > 0.8
     assert row["error"] < min(row["error"] for row in result.table_ if row["method"] == "means") / 2
     assert 1 < row["kilobytes"] < next(row for row in result.table_ if row["method"] == "full")["kilobytes"] / 3
-    first = [row for row in result.table_ if not row["note"]]
+    assert "guessing" not in repr(result)
+    first = [row for row in result.table_ if row["note"] != FAR_BEHIND]
     assert [row["error"] for row in first] == sorted(row["error"] for row in first)
 
 

@@ -113,7 +113,7 @@ class Candidate:
     @property
     def words(self) -> str:
         """As people call it."""
-        what = {"learned": "learned", "full": "full 1-NN", "means": "class means"}[self.method]
+        what = {"learned": f"{self.n_prototypes} learned", "full": "full 1-NN", "means": "class means"}[self.method]
         where = "" if self.descriptor is None else f"{self.descriptor}, "
         return f"{where}{self.metric}, {what}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.comparison.page import make_page, make_table
-from knnpress.comparison.trials import Points, Trial, Trials, clearly_worse, error_of
+from knnpress.comparison.trials import FAR_BEHIND, Points, Trial, Trials, clearly_worse, error_of
 from knnpress.files import check_output, replacing
 from knnpress.typing import Labels
 
@@ -47,6 +47,8 @@ class Comparison:
         n_points: int,
         n_compared: int,
         n_folds: int,
+        kind: str,
+        guessing: float,
         has_groups: bool,
         left_out: list[tuple[str, str]],
         seconds: float,
@@ -60,6 +62,7 @@ class Comparison:
         self.seconds_ = seconds
         self._n_points, self._n_compared, self._n_folds = n_points, n_compared, n_folds
         self._has_groups, self._options = has_groups, options
+        self._kind, self._guessing = kind, guessing
 
     def command(self, data: str | os.PathLike[str], output: str = "model.knnp", more: Sequence[str] = ()) -> str:
         """The command that makes the recommended model of a folder or a file; `more` are further options of it."""
@@ -134,6 +137,16 @@ class Comparison:
         said.append(
             f"Errors are of {held}; the best of {len(self.table_)} candidates looks a little better than it is."
         )
+        if row["high"] >= self._guessing:
+            said.append(
+                f"That is hardly better than guessing: always saying the most frequent class is wrong in "
+                f"{100 * self._guessing:.0f} %."
+            )
+        if self._has_groups and self._kind == "matrices":
+            said.append(
+                "Where groups are people or sessions, knnpress.descriptors.Recenter often helps; it is not among the "
+                "candidates."
+            )
         if self._n_compared < self._n_points:
             said.append(f"Compared on a sample of {self._n_compared} of {self._n_points} points.")
         if self.left_out_:
@@ -153,17 +166,20 @@ class Comparison:
 
 
 def recommend(trials: Trials) -> Trial:
-    """The smallest model that is not worse than the best by more than noise, on the same held-out points."""
-    most = max(len(trial.wrong) for trial in trials.tried)
-    complete = [trial for trial in trials.tried if len(trial.wrong) == most]
-    best = min(complete, key=lambda trial: (trial.error, trial.kilobytes))
-    good = [trial for trial in complete if trial is best or not clearly_worse(trial, best, trials)]
-    return min(good, key=lambda trial: (trial.kilobytes, trial.error))
+    """The smallest model that is not worse than the best by more than noise, on the same held-out points.
+
+    Those that were cut short by the clock are judged, too: by the folds that all contenders have been through.
+    """
+    contenders = [trial for trial in trials.tried if trial.stopped != FAR_BEHIND]
+    common = set.intersection(*(set(trial.wrong) for trial in contenders))
+    best = min(contenders, key=lambda trial: (trial.error_on(common), trial.kilobytes))
+    good = [trial for trial in contenders if trial is best or not clearly_worse(trial, best, trials)]
+    return min(good, key=lambda trial: (trial.kilobytes, trial.error_on(common)))
 
 
 def table_of(trials: Trials, views: dict[str | None, Points], chosen: Trial) -> list[dict[str, Any]]:
-    """A row for each candidate: first those tried on most folds, by their error."""
-    ranked = sorted(trials.tried, key=lambda trial: (-len(trial.wrong), trial.error, trial.kilobytes))
+    """A row for each candidate, by its error; last those that were tried no further, since they were far behind."""
+    ranked = sorted(trials.tried, key=lambda trial: (trial.stopped == FAR_BEHIND, trial.error, trial.kilobytes))
     rows = []
     for trial in ranked:
         error, low, high = error_of(trial, trials)

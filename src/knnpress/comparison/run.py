@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import Comparison, recommend, table_of
-from knnpress.comparison.trials import Clock, Points, Trials, hopeless
+from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
 from knnpress.descriptors.images import are_gray, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
@@ -132,7 +132,9 @@ def compare(
         classes=classes,
         n_points=len(X),
         n_compared=len(rows),
-        n_folds=max(len(trial.wrong) for trial in trials.tried),
+        n_folds=len(folds),
+        kind=kind,
+        guessing=1.0 - float(np.bincount(codes).max()) / len(codes),
         has_groups=group is not None,
         left_out=trials.left_out,
         seconds=clock.used,
@@ -298,7 +300,7 @@ def _go_through_folds(trials: Trials, views: dict[str | None, Points]) -> None:
         for trial in sorted(running, key=lambda trial: trial.error):
             beside = trial.candidate.method != "learned" and trial.candidate.descriptor == best.candidate.descriptor
             if views[trial.candidate.descriptor].X is None or (hopeless(trial, best, trials) and not beside):
-                trial.stopped = "far behind"
+                trial.stopped = FAR_BEHIND
             elif not trials.clock.has(trial.learning[-1]):
                 trial.stopped = "no time was left"
             else:

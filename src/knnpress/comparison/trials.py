@@ -17,8 +17,9 @@ from knnpress.estimators.described import joined
 from knnpress.learning.selection import HeldOut, is_better, mean_and_error
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Clock", "Points", "Trial", "Trials", "clearly_worse", "error_of", "hopeless"]
+__all__ = ["FAR_BEHIND", "Clock", "Points", "Trial", "Trials", "clearly_worse", "error_of", "hopeless"]
 
+FAR_BEHIND = "far behind"
 _HOPELESS = 2.0  # standard errors behind the best at which a candidate is tried no further
 _FEW = 8  # queries by which it is guessed how long all would take
 _NORMAL = 1.96  # standard errors to either side: 95 %
@@ -84,7 +85,11 @@ class Trial:
     @property
     def error(self) -> float:
         """Share of the held-out points that got a wrong class."""
-        return float(np.concatenate([*self.wrong.values()]).mean()) if self.wrong else 1.0
+        return self.error_on(self.wrong)
+
+    def error_on(self, folds: Iterable[int]) -> float:
+        """The same, for the points of some folds."""
+        return float(np.concatenate([self.wrong[k] for k in folds]).mean())
 
 
 class Trials:
@@ -174,7 +179,7 @@ class Trials:
             trial.wrong[number] = predicted != self.y[out]
             trial.learning.append(learning)
             trial.querying.append(querying)
-            self.tell(f"{trial.candidate.words} ({trial.candidate.n_prototypes}): {trial.error:.1%} wrong")
+            self.tell(f"{trial.candidate.words}: {trial.error:.1%} wrong")
 
     def _kilobytes(self, model: Any, points: Points) -> float:
         """Of a file with the model; one that keeps all points grows with them."""
