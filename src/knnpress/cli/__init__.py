@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     describe.add_argument("input", type=Path, metavar="FOLDER")
     describe.add_argument("-o", "--output", type=Path, required=True, metavar="POINTS.npz")
-    _add_descriptor(describe, default="color-texture")
+    _add_descriptor(describe)
     _add_image_options(describe)
     _add_run_options(describe, seed=True)
 
@@ -307,14 +307,13 @@ def _add_labels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--labels", type=Path, metavar="CSV", help="labels of the points, if they are in another file")
 
 
-def _add_descriptor(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+def _add_descriptor(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(DESCRIPTORS)
     parser.add_argument(
         "--descriptor",
         choices=DESCRIPTORS,
-        default=default,
         metavar="NAME",
-        help=f"{names} (default: color-texture)",
+        help=f"{names} (default: color-texture; of gray images, gradient)",
     )
 
 

@@ -13,13 +13,14 @@ import numpy as np
 
 from knnpress import compression, estimators
 from knnpress.cli.choices import CONDENSING, LEARNED, METHODS, METRICS
+from knnpress.cli.held_out import held_out_facts
 from knnpress.cli.output import print_facts
-from knnpress.cli.pictures import describe, make_descriptor
+from knnpress.cli.pictures import describe, make_descriptor, usual_descriptor
 from knnpress.datasets import ImageDataset, load_groups, load_image_folder, load_points, open_zarr
 from knnpress.datasets.stored import is_zarr
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.described import joined
-from knnpress.geometries import Geometry, Sinkhorn, as_geometry
+from knnpress.geometries import Geometry, Sinkhorn, as_geometry, geometry_name
 from knnpress.model_file import save
 from knnpress.typing import Array, Labels
 
@@ -60,7 +61,7 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
     if args.labels is not None:
         raise ValueError("--labels is for points; the class of an image is the sub-folder that it is in")
     folder = load_image_folder(args.input, masks=args.masks, depth=args.depth)
-    descriptor = make_descriptor(args.descriptor or "color-texture", args.seed, args.jobs)
+    descriptor = make_descriptor(args.descriptor or usual_descriptor(folder.images), args.seed, args.jobs)
     X, rows = describe(descriptor, list(folder.images), fit=True, skip_bad=args.skip_bad, shown=args.shown)
     names = np.array(folder.class_names)[folder.y[rows]]
     cost, groups = getattr(descriptor, "ground_cost_", None), read_groups(args, folder)
@@ -152,6 +153,8 @@ def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
     classifier.fit(data.X, data.y, **({} if data.groups is None else {"groups": data.groups}))
     seconds = data.seconds + time.perf_counter() - start
     error = float(np.mean(classifier.predict(data.X) != data.y))
+    seed = classifier.random_state
+    said = held_out_facts(classifier, _rival_geometry(classifier, data), data.X, data.y, data.groups, seed)
     classifier.set_params(n_jobs=None, verbose=0)  # they belong to this run
     model = classifier
     if data.descriptor is not None:
@@ -163,8 +166,15 @@ def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
             "model": str(path),
             "prototypes": f"{len(classifier.prototypes_)} of {len(data.y)} points",
             "ratio": f"{classifier.compression_ratio_:.2%}",
+            **said,
             "training error": f"{error:.2%}",
             "seconds": f"{seconds:.1f}",
             "file size": f"{size / 1000:.1f} KB",
         }
     )
+
+
+def _rival_geometry(classifier: Any, data: TrainingSet) -> Geometry:
+    """That of the model, not fitted."""
+    name = geometry_name(classifier.geometry_)
+    return _geometry({"sqeuclidean": "euclidean"}.get(name, name), data)
