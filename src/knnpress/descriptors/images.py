@@ -117,6 +117,11 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
             pixels = np.array(image)
     except (FileNotFoundError, _TooLarge):
         raise
+    except library.DecompressionBombError as error:
+        raise _TooLarge(
+            f"{name} is too large: it has more than the {_MOST_PIXELS:,} pixels that are decoded; reduce it, or remove "
+            "it"
+        ) from error
     except Exception as error:  # Pillow's decoders raise many kinds
         # This one names the file a second time
         reason = "of no known format" if isinstance(error, library.UnidentifiedImageError) else error
