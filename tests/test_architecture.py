@@ -35,6 +35,7 @@ ORDER = [
         "descriptors",
         "export",
         "datasets",
+        "comparison",
         "experiments",
         "report",
         "cli",

@@ -118,6 +118,11 @@ def test_from_a_folder_to_a_model_to_predictions_of_held_out_files(photos, tmp_p
     assert said["prototypes"] == "6 of 60 points"
     assert said["ratio"] == "10.00%"
     assert float(said["training error"].rstrip("%")) < 5
+    held_out = [float(said[name].split("%")[0]) for name in ("held-out error", "full 1-NN", "class means")]
+    chosen = next(one for one in kp.load(tmp_path / "m.knnp").classifier_.selection_ if one["chosen"])
+    assert held_out[0] == pytest.approx(100 * chosen["error"], abs=0.006)
+    assert all(0 <= error < 50 for error in held_out)
+    assert "on held-out points" in said["chosen"]
     assert said["file size"] == f"{(tmp_path / 'm.knnp').stat().st_size / 1000:.1f} KB"
     assert float(said["seconds"]) >= 0
 
@@ -856,7 +861,7 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
 
 
 COMMANDS = ["demo", "describe", "compress", "predict", "evaluate", "tune", "inspect", "experiment", "report"]
-COMMANDS += ["doctor"]
+COMMANDS += ["doctor", "compare"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_
 import knnpress
 from knnpress import SCC, SHC, SNC, PrototypeSampler
 from knnpress.compression import ClassCentroids, KeepAll, RandomMutation, StochasticCompression, Subsample
+from knnpress.estimators import checks
 from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import checkpoint
 
@@ -109,7 +110,7 @@ def test_labels_may_be_strings_and_a_class_may_have_one_member(name):
     assert set(clf.predict(X)) <= set(clf.classes_)
 
 
-def test_one_class_and_too_few_prototypes_are_refused_and_a_small_share_is_raised_with_a_notice():
+def test_one_class_and_too_few_prototypes_are_refused_and_a_small_share_is_raised_with_a_notice(monkeypatch):
     X, y = labelled("jbld", 60)
     with pytest.raises(ValueError, match="needs at least two classes; y has one class"):
         SCC().fit(X, np.zeros(60))
@@ -118,6 +119,7 @@ def test_one_class_and_too_few_prototypes_are_refused_and_a_small_share_is_raise
     for bad in (0, -1, 1.5, "many", True):
         with pytest.raises(ValueError, match="n_prototypes is"):
             SCC(n_prototypes=bad).fit(X, y)
+    monkeypatch.setattr(checks, "_told", set())
     with pytest.warns(UserWarning, match="0.01 of 60 points is fewer than the 3 classes"):
         clf = SCC(metric="jbld", **QUICK | {"n_prototypes": 0.01}).fit(X, y)
     assert len(clf.prototypes_) == 3

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from knnpress import compression, datasets, descriptors, exceptions, geometries
     from knnpress.clouds import Clouds
+    from knnpress.comparison import Comparison, compare
     from knnpress.estimators import SCC, SHC, SNC, SWC, DescriptorClassifier, PrototypeClassifier, PrototypeSampler
     from knnpress.export import export_c, export_js
     from knnpress.model_file import load, save
@@ -18,10 +19,12 @@ __all__ = [
     "SNC",
     "SWC",
     "Clouds",
+    "Comparison",
     "DescriptorClassifier",
     "PrototypeClassifier",
     "PrototypeSampler",
     "__version__",
+    "compare",
     "compression",
     "datasets",
     "descriptors",
@@ -38,6 +41,7 @@ _HOMES = {
     **dict.fromkeys(["SCC", "SHC", "SNC", "SWC", "DescriptorClassifier"], "knnpress.estimators"),
     **dict.fromkeys(["PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),
     "Clouds": "knnpress.clouds",
+    **dict.fromkeys(["Comparison", "compare"], "knnpress.comparison"),
     **dict.fromkeys(["load", "save"], "knnpress.model_file"),
     **dict.fromkeys(["export_c", "export_js"], "knnpress.export"),
 }

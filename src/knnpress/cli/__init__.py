@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress import _core
-from knnpress.cli.choices import DESCRIPTORS, LEARNED, METHODS
+from knnpress.cli.choices import DESCRIPTORS, LEARNED, METHODS, METRICS
 from knnpress.cli.output import drop_output, notice, open_streams
 
 __all__ = ["main"]
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     describe.add_argument("input", type=Path, metavar="FOLDER")
     describe.add_argument("-o", "--output", type=Path, required=True, metavar="POINTS.npz")
-    _add_descriptor(describe, default="color-texture")
+    _add_descriptor(describe)
     _add_image_options(describe)
     _add_run_options(describe, seed=True)
 
@@ -127,6 +127,32 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="learn from a zarr store on a Dask cluster, e.g. tcp://host:8786, or local for one on this machine",
     )
+
+    compress.add_argument(
+        "--metric", choices=METRICS, metavar="NAME", help=f"{', '.join(METRICS)} (default: what suits the points best)"
+    )
+    _add_held_out_groups(compress)
+
+    compare = _add(
+        commands,
+        "compare",
+        "find out which descriptor, metric and size work on your data",
+        "knnpress compare photos/ --minutes 5 -o comparison.html",
+        "Tries candidates on held-out parts of the data, the cheapest first, prints a table of them, and recommends "
+        "one with the command that makes it. FOLDER and POINTS as for compress.",
+    )
+    compare.add_argument("input", type=Path, metavar="FOLDER|POINTS")
+    compare.add_argument("-o", "--output", type=Path, metavar="PAGE.html", help="write a page, too")
+    compare.add_argument(
+        "--minutes", type=_minutes, default=5.0, metavar="M", help="begin nothing new after that (default: 5)"
+    )
+    compare.add_argument(
+        "--descriptors", nargs="+", metavar="NAME", help="which to try on images (default: all that suit them)"
+    )
+    _add_held_out_groups(compare)
+    _add_labels(compare)
+    _add_image_options(compare)
+    _add_run_options(compare, seed=True)
 
     predict = _add(
         commands,
@@ -288,18 +314,26 @@ def _add_training(parser: argparse.ArgumentParser, methods: dict[str, str]) -> N
     _add_run_options(parser, seed=True)
 
 
+def _add_held_out_groups(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--groups",
+        metavar="NAME",
+        help="hold whole groups out: an array of POINTS or a column of the labels' file, e.g. subject; for images "
+        "laid out as <class>/<group>/<name>.png, parent-folder",
+    )
+
+
 def _add_labels(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--labels", type=Path, metavar="CSV", help="labels of the points, if they are in another file")
 
 
-def _add_descriptor(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+def _add_descriptor(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(DESCRIPTORS)
     parser.add_argument(
         "--descriptor",
         choices=DESCRIPTORS,
-        default=default,
         metavar="NAME",
-        help=f"{names} (default: color-texture)",
+        help=f"{names} (default: color-texture; of gray images, gradient)",
     )
 
 
@@ -328,6 +362,13 @@ def _share(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is no share; give a number above 0, up to 1, e.g. 0.02")
+    return value
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is no time; give minutes, e.g. 5")
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CONDENSING", "DESCRIPTORS", "LEARNED", "METHODS", "POINT_FILES"]
+__all__ = ["CONDENSING", "DESCRIPTORS", "LEARNED", "METHODS", "METRICS", "POINT_FILES"]
 
 _FEATURES = ("color-texture", "color-derivatives", "gradient", "gabor", "color-gabor", "sift", "depth")
 
@@ -37,6 +37,16 @@ METHODS = {
     "medoids": "Medoids",
     "centroids": "ClassCentroids",
     "lvq": "LearningVectorQuantization",
+}
+
+#: Metrics, and the methods that learn under each
+METRICS = {
+    "jbld": "scc",
+    "tangent": "scc",
+    "logeuclid": "scc",
+    "sinkhorn": "shc",
+    "hellinger": "shc",
+    "euclidean": "snc",
 }
 
 #: Endings of files that hold points

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from knnpress.cli.output import notice, print_facts
-from knnpress.cli.pictures import describe, find_pictures, make_descriptor
+from knnpress.cli.pictures import describe, find_pictures, make_descriptor, usual_descriptor
 from knnpress.clouds import Clouds
 from knnpress.descriptors import BagOfWords
 from knnpress.files import check_output, replacing
@@ -24,8 +24,8 @@ def run(args: argparse.Namespace) -> None:
     pictures = find_pictures([args.input], args.masks, args.depth)
     labelled = any(folder is not None for folder in pictures.folders)
     chosen = [k for k, folder in enumerate(pictures.folders) if folder is not None or not labelled]
-    descriptor = make_descriptor(args.descriptor, args.seed, args.jobs)
     images = [pictures.files[k] for k in chosen]
+    descriptor = make_descriptor(args.descriptor or usual_descriptor(images), args.seed, args.jobs)
     X, rows = describe(descriptor, images, fit=True, skip_bad=args.skip_bad, shown=args.shown)
     arrays: dict[str, Any] = X.arrays() if isinstance(X, Clouds) else {"X": X}
     if labelled:

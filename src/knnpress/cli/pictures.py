@@ -19,11 +19,12 @@ from knnpress.cli.choices import DESCRIPTORS
 from knnpress.cli.output import notice
 from knnpress.datasets import find_images
 from knnpress.descriptors import BagOfWords, ImageFile
+from knnpress.descriptors.images import Images, are_gray
 from knnpress.parallel import map_blocks
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, Callback, Indices
 
-__all__ = ["Pictures", "describe", "find_pictures", "make_descriptor"]
+__all__ = ["Pictures", "describe", "find_pictures", "make_descriptor", "usual_descriptor"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
     kind, settings = DESCRIPTORS[name]
     descriptor = getattr(descriptors, kind)(n_jobs=n_jobs, **settings)
     return descriptor.set_params(random_state=seed) if "random_state" in descriptor.get_params() else descriptor
+
+
+def usual_descriptor(images: Images) -> str:
+    """What images are described by unless the user says: features of colour and texture, or without colour."""
+    return "gradient" if are_gray(images) else "color-texture"
 
 
 def describe(

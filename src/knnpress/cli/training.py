@@ -10,34 +10,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from knnpress import compression, estimators
-from knnpress.cli.choices import CONDENSING, LEARNED, METHODS
+from knnpress.cli.choices import CONDENSING, LEARNED, METHODS, METRICS
+from knnpress.cli.held_out import held_out_facts
 from knnpress.cli.output import print_facts
-from knnpress.cli.pictures import describe, make_descriptor
+from knnpress.cli.pictures import describe, make_descriptor, usual_descriptor
 from knnpress.clouds import Clouds
-from knnpress.datasets import load_image_folder, load_points, open_zarr
+from knnpress.datasets import ImageDataset, load_groups, load_image_folder, load_points, open_zarr
 from knnpress.datasets.stored import is_zarr
-from knnpress.estimators import DescriptorClassifier, PrototypeClassifier
-from knnpress.geometries import JBLD, CloudSinkhorn, Geometry, Sinkhorn, SquaredEuclidean
+from knnpress.estimators import PrototypeClassifier
+from knnpress.estimators.described import joined
+from knnpress.geometries import CloudSinkhorn, Geometry, Sinkhorn, as_geometry, geometry_name
 from knnpress.model_file import save
 from knnpress.typing import Array, Labels
 
-__all__ = ["TrainingSet", "fit_and_save", "make_classifier", "read_training_set"]
+__all__ = ["TrainingSet", "fit_and_save", "make_classifier", "read_groups", "read_training_set"]
 
+PARENT_FOLDER = "parent-folder"
 _RATIO = 0.02
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Points, the names of their classes, and the fitted descriptor that made them, if one did."""
+    """Points, the names of their classes, the fitted descriptor that made them, if one did, and groups, if given."""
 
     X: Any
     y: Labels
     ground_cost: Array | None
     descriptor: Any
     seconds: float
+    groups: Labels | None = None
 
 
 def read_training_set(args: argparse.Namespace) -> TrainingSet:
@@ -54,19 +57,44 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
             raise ValueError(f"{args.input} holds points, which need no --descriptor; it is for folders of images")
         data = load_points(args.input, args.labels)
         names = np.array(data.class_names)[data.y]
-        return TrainingSet(data.X, names, data.ground_cost, None, time.perf_counter() - start)
+        groups = read_groups(args)
+        return TrainingSet(data.X, names, data.ground_cost, None, time.perf_counter() - start, groups)
     if args.labels is not None:
         raise ValueError("--labels is for points; the class of an image is the sub-folder that it is in")
     folder = load_image_folder(args.input, masks=args.masks, depth=args.depth)
-    descriptor = make_descriptor(args.descriptor or "color-texture", args.seed, args.jobs)
+    descriptor = make_descriptor(args.descriptor or usual_descriptor(folder.images), args.seed, args.jobs)
     X, rows = describe(descriptor, list(folder.images), fit=True, skip_bad=args.skip_bad, shown=args.shown)
     names = np.array(folder.class_names)[folder.y[rows]]
-    cost = getattr(descriptor, "ground_cost_", None)
-    return TrainingSet(X, names, cost, descriptor, time.perf_counter() - start)
+    cost, groups = getattr(descriptor, "ground_cost_", None), read_groups(args, folder)
+    groups = None if groups is None else groups[rows]
+    return TrainingSet(X, names, cost, descriptor, time.perf_counter() - start, groups)
+
+
+def read_groups(args: argparse.Namespace, folder: ImageDataset | None = None) -> Labels | None:
+    """What --groups names: an array or a column beside points; of images, the folder that each is in."""
+    column = getattr(args, "groups", None)
+    if column is None:
+        return None
+    if folder is None:
+        return load_groups(args.input, column, args.labels)
+    if column != PARENT_FOLDER:
+        raise ValueError(
+            f"--groups {column}: images are grouped by the folder that they are in; lay them out as "
+            f"<class>/<group>/<name>.png and give --groups {PARENT_FOLDER}"
+        )
+    groups = folder.groups["folder"]
+    if len(np.unique(groups)) == len(folder.class_names):
+        raise ValueError(
+            f"--groups {PARENT_FOLDER}: each class of {args.input} is one folder, which cannot be held out; lay images "
+            "out as <class>/<group>/<name>.png"
+        )
+    return groups
 
 
 def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
     """The points of a zarr store, which stay there for what can learn from them there."""
+    if getattr(args, "groups", None) is not None:
+        raise ValueError(f"{args.input} is a zarr store, for which there is no --groups; give a .npz file")
     if args.descriptor is not None or args.labels is not None:
         raise ValueError(f"{args.input} holds points and labels, which need no --descriptor and no --labels")
     data = open_zarr(args.input)
@@ -83,40 +111,63 @@ def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
 def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
     """The classifier that was asked for, or that suits the points; not fitted."""
     clouds, matrices = isinstance(data.X, Clouds), len(data.X.shape) == 3
+    kind = "clouds" if clouds else "matrices" if matrices else "vectors or histograms"
+    metric = getattr(args, "metric", None)
     flat_method = "snc" if data.ground_cost is None else "shc"
     method = args.method or ("swc" if clouds else "scc" if matrices else flat_method)
+    if metric is not None:
+        suited = [name for name, learner in METRICS.items() if (learner == "scc") == matrices and not clouds]
+        if metric not in suited:
+            choices = f"choose {', '.join(suited)}" if suited else "leave it out"
+            raise ValueError(f"the points are {kind}, and --metric {metric} is for others; {choices}")
+        method = args.method or METRICS[metric]
     if method in LEARNED and (matrices, clouds) != (method == "scc", method == "swc"):
-        kind = "clouds" if clouds else "matrices" if matrices else "vectors or histograms"
         raise ValueError(f"the points are {kind}, which {METHODS[method]} cannot learn; leave out --method {method}")
-    if method == "shc" and data.ground_cost is None:
+    if metric is not None and method in LEARNED and METRICS[metric] != method:
+        suited = [name for name, learner in METRICS.items() if learner == method]
+        raise ValueError(f"{METHODS[method]} does not learn under {metric}; choose --metric {' or '.join(suited)}")
+    needs_cost = metric == "sinkhorn" or (method == "shc" and metric is None)
+    if needs_cost and data.ground_cost is None:
         raise ValueError(f"{args.input} has no ground cost, which SHC needs; add the array ground_cost, or use snc")
     size: Any = "auto" if args.auto else args.prototypes or args.ratio
     if size is None and method not in CONDENSING:
         size = _RATIO
     settings = {"random_state": args.seed, "n_jobs": args.jobs, "verbose": int(args.shown)}
     if method in LEARNED:
-        cost = {"ground_cost": data.ground_cost} if method == "shc" else {}
-        return getattr(estimators, METHODS[method])(n_prototypes=size, **cost, **settings)
+        own: dict[str, Any] = {"ground_cost": data.ground_cost} if method == "shc" else {}
+        own |= {"metric": metric} if metric is not None and method != "snc" else {}
+        return getattr(estimators, METHODS[method])(n_prototypes=size, **own, **settings)
     compressor = getattr(compression, METHODS[method])()
-    if clouds:
-        if method == "lvq":
-            raise ValueError("--method lvq is not for clouds; use swc, which learns them")
-        compressor = compression.CloudCentroids() if method == "centroids" else compressor
-        return PrototypeClassifier(CloudSinkhorn(), compressor, n_prototypes=size, **settings)
-    flat: Geometry = SquaredEuclidean() if data.ground_cost is None else Sinkhorn(data.ground_cost)
-    return PrototypeClassifier(JBLD() if matrices else flat, compressor, n_prototypes=size, **settings)
+    if clouds and method == "lvq":
+        raise ValueError("--method lvq is not for clouds; use swc, which learns them")
+    if clouds and method == "centroids":
+        compressor = compression.CloudCentroids()
+    return PrototypeClassifier(_geometry(metric, data), compressor, n_prototypes=size, **settings)
+
+
+def _geometry(metric: str | None, data: TrainingSet) -> Geometry:
+    """The geometry of a metric; without one, what suits the points."""
+    if isinstance(data.X, Clouds):
+        return CloudSinkhorn()
+    if metric is None:
+        metric = "jbld" if data.X.ndim == 3 else "euclidean" if data.ground_cost is None else "sinkhorn"
+    if metric == "sinkhorn":
+        return Sinkhorn(data.ground_cost)
+    return as_geometry({"euclidean": "sqeuclidean"}.get(metric, metric))
 
 
 def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
     """Fit the classifier, write it with its descriptor to a file, and print what came of it."""
     start = time.perf_counter()
-    classifier.fit(data.X, data.y)
+    classifier.fit(data.X, data.y, **({} if data.groups is None else {"groups": data.groups}))
     seconds = data.seconds + time.perf_counter() - start
     error = float(np.mean(classifier.predict(data.X) != data.y))
+    seed = classifier.random_state
+    said = held_out_facts(classifier, _rival_geometry(classifier, data), data.X, data.y, data.groups, seed)
     classifier.set_params(n_jobs=None, verbose=0)  # they belong to this run
     model = classifier
     if data.descriptor is not None:
-        model = _described(data.descriptor.set_params(n_jobs=None), classifier)
+        model = joined(data.descriptor.set_params(n_jobs=None), classifier)
     save(model, path)
     size = path.stat().st_size
     print_facts(
@@ -124,6 +175,7 @@ def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
             "model": str(path),
             "prototypes": f"{len(classifier.prototypes_)} of {len(data.y)} points",
             "ratio": f"{classifier.compression_ratio_:.2%}",
+            **said,
             "training error": f"{error:.2%}",
             "seconds": f"{seconds:.1f}",
             "file size": f"{size / 1000:.1f} KB",
@@ -131,10 +183,7 @@ def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
     )
 
 
-def _described(descriptor: Any, classifier: Any) -> DescriptorClassifier:
-    """Fitted parts as one model: what its own `fit` would make, without describing the images again."""
-    plain = clone(classifier)
-    costs = [name for name in plain.get_params() if name.split("__")[-1] == "ground_cost"]
-    model = DescriptorClassifier(clone(descriptor), plain.set_params(**dict.fromkeys(costs)))
-    model.descriptors_, model.classifier_ = [descriptor], classifier
-    return model
+def _rival_geometry(classifier: Any, data: TrainingSet) -> Geometry:
+    """That of the model, not fitted."""
+    name = geometry_name(classifier.geometry_)
+    return _geometry({"sqeuclidean": "euclidean"}.get(name, name), data)

@@ -12,7 +12,7 @@ from knnpress.datasets.local import (
     load_mpeg7,
     load_scene15,
 )
-from knnpress.datasets.points import load_points, load_unlabelled
+from knnpress.datasets.points import load_groups, load_points, load_unlabelled
 from knnpress.datasets.stored import open_zarr
 from knnpress.datasets.synthetic import make_wishart_classes
 
@@ -25,6 +25,7 @@ __all__ = [
     "load_digits_histograms",
     "load_eth80",
     "load_fpha",
+    "load_groups",
     "load_image_folder",
     "load_kth_tips2b",
     "load_kylberg",

@@ -17,9 +17,9 @@ from knnpress.datasets.matlab import read_mat
 from knnpress.datasets.stored import is_zarr, read_zarr
 from knnpress.files import check_room, read_npy, read_npz
 from knnpress.geometries.base import as_float_array
-from knnpress.typing import Array
+from knnpress.typing import Array, Labels
 
-__all__ = ["load_points", "load_unlabelled"]
+__all__ = ["load_groups", "load_points", "load_unlabelled"]
 
 _POINTS = ("X", "points", "covariances", "histograms", "x", "data")
 _LABELS = ("y", "labels", "label", "class", "classes", "Y", "target")
@@ -108,6 +108,39 @@ def read_array(path: str | os.PathLike[str], name: str) -> Array | None:
     """A further array of a file of points, such as the subject of each; None where there is none of that name."""
     array = _read(Path(path)).get(name)
     return None if array is None else np.asarray(array).squeeze()
+
+
+def load_groups(path: str | os.PathLike[str], column: str, labels: str | os.PathLike[str] | None = None) -> Labels:
+    """What group each point of a file belongs to, e.g. its subject, (n,).
+
+    Parameters
+    ----------
+    path : path
+        As in `load_points`.
+    column : str
+        Name of an array of the file, one entry per point; or of a column of the CSV file of labels.
+    labels : path or None
+        As in `load_points`.
+    """
+    path = Path(path)
+    arrays = _read(path)
+    table = Path(labels) if labels is not None else path.with_suffix(".csv") if path.suffix == ".npy" else None
+    rows = [] if table is None else _read_csv(table)
+    if rows and column in rows[0]:
+        place = rows[0].index(column)
+        short = next((k for k, row in enumerate(rows[1:], 1) if len(row) <= place), None)
+        if short is not None:
+            raise ValueError(f"{table} has no column {column!r} in row {short} below its header; give every row one")
+        groups = np.array([row[place].strip() for row in rows[1:]])
+    elif column in arrays:
+        groups = np.ravel(arrays[column])
+    else:
+        columns = [*arrays, *(rows[0] if rows else [])]
+        raise ValueError(f"{path} has no groups {column!r}; choose from what it holds: {', '.join(columns)}")
+    n = len(load_points(path, labels).y)
+    if len(groups) != n:
+        raise ValueError(f"{path}: {column} has {len(groups)} entries for {n} points; give one group for each point")
+    return groups
 
 
 @dataclass(frozen=True)
@@ -227,14 +260,18 @@ def _find(arrays: Mapping[str, Array], names: tuple[str, ...]) -> Array | None:
     return next((arrays[name] for name in names if name in arrays), None)
 
 
-def _read_labels(path: Path, n: int) -> Array:
+def _read_csv(path: Path) -> list[list[str]]:
     if not path.is_file():
         raise FileNotFoundError(f"the labels were looked for in {path}, which is not there; give labels, a CSV file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+            return [row for row in csv.reader(file) if row]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as CSV ({error}); save it as UTF-8 text") from error
+
+
+def _read_labels(path: Path, n: int) -> Array:
+    rows = _read_csv(path)
     header = rows[0] if len(rows) == n + 1 else []
     rows = rows[1:] if header else rows
     if len(rows) != n:

@@ -14,7 +14,7 @@ import numpy as np
 from knnpress.parallel import map_blocks
 from knnpress.typing import Array
 
-__all__ = ["ImageFile", "Images", "Picture", "check_images", "map_images", "require"]
+__all__ = ["ImageFile", "Images", "Picture", "are_gray", "check_images", "map_images", "require"]
 
 #: A sequence of arrays (h, w[, c]), files or paths, of any sizes; or one array (n, h, w[, c]).
 Images: TypeAlias = Sequence[Any] | Array
@@ -27,6 +27,8 @@ _BLOCK = 4  # images a thread takes at a time
 _MOST_PIXELS = 2**26  # that are decoded at all
 _LARGE = 2**24  # pixels from which an image is reduced while it is decoded, where it will be reduced anyway
 _SPARE = 2  # times the side wanted: what is left for the final, exact reduction
+_SOME = 16  # images by which it is told whether all are gray
+_ALIKE = 2.5 / 255  # channels of a gray image saved in colour, after rounding
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
@@ -115,6 +117,11 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
             pixels = np.array(image)
     except (FileNotFoundError, _TooLarge):
         raise
+    except library.DecompressionBombError as error:
+        raise _TooLarge(
+            f"{name} is too large: it has more than the {_MOST_PIXELS:,} pixels that are decoded; reduce it, or remove "
+            "it"
+        ) from error
     except Exception as error:  # Pillow's decoders raise many kinds
         # This one names the file a second time
         reason = "of no known format" if isinstance(error, library.UnidentifiedImageError) else error
@@ -309,3 +316,16 @@ def check_images(images: Images) -> Images:
             f"images has shape {shape}; expected (n, h, w) or (n, h, w, channels). For one image give [image]"
         )
     return images
+
+
+def are_gray(images: Images) -> bool:
+    """Whether images have no colour, by up to 16 of them; those that cannot be read say nothing."""
+    images = check_images(images)
+    for k in np.unique(np.linspace(0, len(images) - 1, _SOME).astype(int)):
+        try:
+            pixels = as_picture(images[int(k)], "alpha", max_side=64).pixels
+        except (ValueError, OSError):
+            continue
+        if pixels.ndim == 3 and np.ptp(pixels, axis=2).max() > _ALIKE:
+            return False
+    return True

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from knnpress.model_file import save
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = ["DescriptorClassifier"]
+__all__ = ["DescriptorClassifier", "joined"]
 
 
 class DescriptorClassifier(ClassifierMixin, BaseEstimator):
@@ -124,6 +124,15 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write descriptors and classifier to one file that `knnpress.load` reads."""
         save(self, path)
+
+
+def joined(descriptor: Any, classifier: Any) -> DescriptorClassifier:
+    """Fitted parts as one model: what its own `fit` would make, without describing the images again."""
+    plain = clone(classifier)
+    costs = [name for name in plain.get_params() if name.split("__")[-1] == "ground_cost"]
+    model = DescriptorClassifier(clone(descriptor), plain.set_params(**dict.fromkeys(costs)))
+    model.descriptors_, model.classifier_ = [descriptor], classifier
+    return model
 
 
 def _wanted(method: Any, groups: ArrayLike | None) -> dict[str, Any]:

@@ -287,6 +287,8 @@ class LearnedModel(PrototypeModel):
                 f"compressor is a {type(self.compressor).__name__}; {type(self).__name__} learns with a "
                 "StochasticCompression. For others use PrototypeClassifier(geometry, compressor)"
             )
+        if isinstance(self.gamma, str) and self.gamma not in ("scale", "auto", "tune"):
+            raise ValueError(f"gamma is {self.gamma!r}; give a positive number, 'scale', 'auto' or 'tune'")
         compressor = StochasticCompression() if self.compressor is None else clone(self.compressor)
         own = {"gamma": self.gamma, "prior": self.prior, "smoothing": self.smoothing, "vote": self.vote}
         given = {name: value for name, value in own.items() if value not in ("auto", "tune")}

@@ -1,0 +1,154 @@
+"""What is worth trying: kinds of points with their metrics, descriptors of images, sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from knnpress import descriptors
+from knnpress.compression import ClassCentroids
+from knnpress.estimators import SCC, SHC, SNC, PrototypeClassifier
+from knnpress.geometries import JBLD, Geometry, Hellinger, Sinkhorn, SquaredEuclidean, Tangent
+from knnpress.typing import Array
+
+__all__ = ["COLOUR", "GRAY", "KINDS", "Candidate", "Kind", "kind_of", "make_descriptor", "sizes_of"]
+
+Method = Literal["learned", "full", "means"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is tried on one kind of points.
+
+    Attributes
+    ----------
+    learner : str
+        What ``knnpress compress --method`` calls the classifier that learns.
+    metrics : dict
+        Geometries by the name that ``--metric`` has for them, each made from the ground cost; the quickest first.
+    learn : callable
+        ``learn(metric, ground_cost, **settings)`` makes that classifier.
+    """
+
+    learner: str
+    metrics: dict[str, Callable[[Array | None], Geometry]]
+    learn: Callable[..., Any]
+
+
+#: A new kind of points (clouds, say) is a line here and one in `kind_of`
+KINDS = {
+    "matrices": Kind(
+        "scc",
+        {"tangent": lambda _: Tangent(), "jbld": lambda _: JBLD()},
+        lambda metric, _, **settings: SCC(metric=metric, **settings),
+    ),
+    "histograms": Kind(
+        "shc",
+        {"hellinger": lambda _: Hellinger(), "sinkhorn": lambda cost: Sinkhorn(cost)},
+        lambda metric, cost, **settings: SHC(cost, metric=metric, **settings),
+    ),
+    "vectors": Kind(
+        "snc", {"euclidean": lambda _: SquaredEuclidean()}, lambda metric, cost, **settings: SNC(**settings)
+    ),
+}
+
+#: Descriptors by the names that ``--descriptor`` has for them
+GRAY = ("grid-histogram", "gradient", "shape-context", "bag-of-words", "gabor", "sift")
+COLOUR = ("color-histogram", "color-texture", "color-derivatives", "color-gabor", *GRAY)
+
+_MADE = {
+    "bag-of-words": descriptors.BagOfWords,
+    "shape-context": descriptors.ShapeContext,
+    "color-histogram": descriptors.ColorHistogram,
+    "grid-histogram": descriptors.GridHistogram,
+}
+_SHARES = (0.02, 0.08)  # of the points, as prototypes, beside one per class
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to a model.
+
+    Attributes
+    ----------
+    descriptor : str or None
+        None: the points are as they were given.
+    kind : {"matrices", "histograms", "vectors"}
+    method : {"learned", "full", "means"}
+        Learned prototypes, all points, or the mean of each class.
+    metric : str
+    n_prototypes : int
+    """
+
+    descriptor: str | None
+    kind: str
+    method: Method
+    metric: str
+    n_prototypes: int
+
+    def build(self, ground_cost: Array | None, seed: int, n_jobs: int | None, most: int | None = None) -> Any:
+        """The classifier, not fitted; with at most so many prototypes."""
+        kind = KINDS[self.kind]
+        if self.method == "full":
+            return PrototypeClassifier(kind.metrics[self.metric](ground_cost), n_jobs=n_jobs, random_state=seed)
+        m = self.n_prototypes if most is None else min(self.n_prototypes, most)
+        if self.method == "means":
+            geometry = kind.metrics[self.metric](ground_cost)
+            return PrototypeClassifier(geometry, ClassCentroids(), m, n_jobs=n_jobs, random_state=seed)
+        return kind.learn(self.metric, ground_cost, n_prototypes=m, random_state=seed, n_jobs=n_jobs)
+
+    def options(self) -> list[str]:
+        """What ``knnpress compress`` is to be told."""
+        told = [] if self.descriptor is None else ["--descriptor", self.descriptor]
+        learner = KINDS[self.kind].learner
+        told += ["--method", {"learned": learner, "full": "full", "means": "centroids"}[self.method]]
+        told += ["--metric", self.metric] if len(KINDS[self.kind].metrics) > 1 else []
+        return told if self.method == "full" else [*told, "--prototypes", str(self.n_prototypes)]
+
+    @property
+    def words(self) -> str:
+        """As people call it."""
+        what = {"learned": f"{self.n_prototypes} learned", "full": "full 1-NN", "means": "class means"}[self.method]
+        where = "" if self.descriptor is None else f"{self.descriptor}, "
+        return f"{where}{self.metric}, {what}"
+
+
+def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
+    """The descriptor that is called so, not fitted."""
+    made = _MADE.get(name)
+    descriptor = descriptors.RegionCovariance(name) if made is None else clone(made())
+    given = {"n_jobs": n_jobs, "random_state": seed}
+    return descriptor.set_params(**{k: v for k, v in given.items() if k in descriptor.get_params()})
+
+
+def kind_of(X: Any, ground_cost: Any) -> str:
+    """What X holds, by its shape: "matrices", "histograms", "vectors" or "images"."""
+    rows_of_numbers = isinstance(X, Sequence) and len(X) > 0 and not isinstance(X[0], (str, os.PathLike))
+    if isinstance(X, Sequence) and not (rows_of_numbers and np.ndim(X[0]) == 1):
+        return "images"
+    array = np.asarray(X)
+    if array.ndim == 3 and array.shape[1] == array.shape[2] and _is_symmetric(array):
+        return "matrices"
+    if array.ndim == 2:
+        return "vectors" if ground_cost is None and not _sums_to_one(array) else "histograms"
+    return "images"
+
+
+def _is_symmetric(X: Array) -> bool:
+    some = X[:20].astype(np.float64)
+    return bool(np.allclose(some, some.transpose(0, 2, 1), rtol=1e-6, atol=1e-9 * np.abs(some).max(initial=0.0)))
+
+
+def _sums_to_one(X: Array) -> bool:
+    return bool(X.dtype.kind == "f" and (X >= 0).all() and np.allclose(X.sum(axis=1), 1.0, atol=1e-6))
+
+
+def sizes_of(n: int, n_classes: int) -> list[int]:
+    """Numbers of prototypes worth trying: one per class, about 2 % of the points, about 8 %."""
+    sizes = {n_classes, *(max(2**k * n_classes, round(share * n)) for k, share in enumerate(_SHARES, 1))}
+    return sorted(size for size in sizes if size == n_classes or size <= n // 2)

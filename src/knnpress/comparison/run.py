@@ -1,0 +1,330 @@
+"""What works on these data: candidates from cheap to dear, on held-out points, within a few minutes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
+from knnpress.comparison.result import Comparison, recommend, table_of
+from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
+from knnpress.descriptors.images import are_gray, check_images
+from knnpress.estimators.checks import check_groups, check_labels
+from knnpress.estimators.described import joined
+from knnpress.geometries.base import as_float_array
+from knnpress.progress import progress_bar
+from knnpress.typing import Array, ArrayLike, Indices, Labels
+
+__all__ = ["compare"]
+
+_LAST = 3  # descriptors that are looked at closely
+_SCREENING, _FIRST = 0.5, 0.65  # shares of the time for a first look at descriptors, and for first folds in all
+_PROBES = 4  # images by which descriptors are timed
+
+
+def compare(
+    X: Any,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    ground_cost: ArrayLike | None = None,
+    kind: str = "auto",
+    descriptors: Sequence[str] | None = None,
+    minutes: float = 5.0,
+    n_splits: int = 5,
+    max_points: int = 4000,
+    refit: bool = True,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Comparison:
+    """Find out what works on your data: descriptors, metrics and sizes, compared on held-out points.
+
+    Descriptors get a first look, the cheapest first: class means, full 1-NN and a learned model in the quickest metric,
+    on one fold. Those that do best are tried at other sizes and in other metrics, and what is not far behind then goes
+    through the other folds. All are judged by the same held-out points. Recommended is the smallest model that is not
+    worse than the best by more than noise.
+
+    Parameters
+    ----------
+    X : images, or array of shape (n, d, d) or (n, d)
+        Images as for `knnpress.descriptors`: a list of arrays, files or paths, or an array (n, h, w[, c]). Or points:
+        covariance matrices, histograms, vectors.
+    y : array of shape (n,)
+        Labels of any kind, of at least two classes.
+    groups : array of shape (n,) or None
+        E.g. subjects, films or objects: no group is divided between what is learned from and what is held out, so that
+        errors are those on groups never seen.
+    ground_cost : array of shape (d, d) or None
+        For histograms: the cost of moving mass between bins.
+    kind : {"auto", "images", "matrices", "histograms", "vectors"}
+        What X holds. "auto": by its shape; (n, d) with a ground cost, or with rows that sum to one, are histograms.
+    descriptors : sequence of str or None
+        Which to try on images, by their names on the command line, e.g. "color-texture"; None: all that suit them.
+    minutes : float
+        Nothing new is begun after that; `left_out_` says what was left out. `best_` is learned on top of it.
+    n_splits : int
+        Folds; fewer, where there are fewer groups.
+    max_points : int
+        Of more points, a sample of so many is compared. `best_` is learned from all.
+    refit : bool
+        Whether to learn `best_`.
+    random_state : int
+    n_jobs : int or None
+        Threads; None: all cores this process may use.
+    verbose : int
+        1 shows a bar, and what was seen of each candidate.
+
+    Returns
+    -------
+    Comparison
+        `best_`, the recommended model, ready to use; `table_`, what was seen of all.
+
+    Examples
+    --------
+    >>> import knnpress as kp
+    >>> data = kp.datasets.load_digits_covariances()
+    >>> found = kp.compare(data.X[:300], data.y[:300], minutes=0.05)
+    >>> bool(found.best_.score(data.X[300:], data.y[300:]) > 0.8)
+    True
+    """
+    _check_settings(kind, descriptors, minutes, n_splits, max_points)
+    kind = kind_of(X, ground_cost) if kind == "auto" else kind
+    X = check_images(X) if kind == "images" else as_float_array(X, "X")
+    labels = check_labels(y, len(X))
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y has one class, {classes[0]!r}; there is nothing to tell apart")
+    group = None if groups is None else check_groups(groups, len(X))
+    cost = None if ground_cost is None else as_float_array(ground_cost, "ground_cost")
+    rows = _sample(codes, max_points, random_state)
+    some_groups = None if group is None else group[rows]
+    folds = _folds(codes[rows], some_groups, n_splits, random_state)
+    clock = Clock(60.0 * minutes)
+    with progress_bar("comparing", verbose > 0) as bar:
+
+        def tell(note: str) -> None:
+            if bar is not None:
+                bar(round(min(clock.used, clock.seconds)), round(clock.seconds), {"note": note})
+
+        trials = Trials(codes[rows], some_groups, folds, len(X), clock, random_state, n_jobs, tell)
+        views: dict[str | None, Points] = {}
+        if kind == "images":
+            _screen(trials, [X[int(k)] for k in rows], descriptors, views, random_state, n_jobs)
+        else:
+            views[None] = Points(X[rows], kind, cost)
+            _look_at(trials, None, views[None], len(X), _FIRST)
+        if not trials.tried:
+            raise ValueError(
+                f"nothing could be tried: {'; '.join(f'{what}: {why}' for what, why in trials.left_out)}; give more "
+                "minutes, or see to what failed"
+            )
+        _look_closer(trials, views, len(X))
+        _go_through_folds(trials, views)
+    chosen = recommend(trials)
+    found = Comparison(
+        table_of(trials, views, chosen),
+        classes=classes,
+        n_points=len(X),
+        n_compared=len(rows),
+        n_folds=len(folds),
+        kind=kind,
+        guessing=1.0 - float(np.bincount(codes).max()) / len(codes),
+        has_groups=group is not None,
+        left_out=trials.left_out,
+        seconds=clock.used,
+        options=chosen.candidate.options(),
+    )
+    if refit:
+        found.best_ = _refit(chosen.candidate, X, labels, group, cost, random_state, n_jobs)
+    return found
+
+
+def _check_settings(kind: str, names: Sequence[str] | None, minutes: float, n_splits: int, max_points: int) -> None:
+    if kind not in ("auto", "images", *KINDS):
+        choices = ", ".join(map(repr, ("auto", "images", *KINDS)))
+        raise ValueError(f"kind is {kind!r}; choose one of {choices}")
+    strange = [name for name in names or () if name not in COLOUR]
+    if strange:
+        raise ValueError(f"descriptors has {strange[0]!r}; choose from {', '.join(map(repr, COLOUR))}")
+    if not minutes > 0:
+        raise ValueError(f"minutes is {minutes!r}; give a number above 0, e.g. 5")
+    if n_splits < 2:
+        raise ValueError(f"n_splits is {n_splits!r}; give at least 2")
+    if max_points < 10:
+        raise ValueError(f"max_points is {max_points!r}; give at least 10")
+
+
+def _sample(y: Indices, most: int, seed: int) -> Indices:
+    """Rows to compare by: all, or a share of each class, at least two of each."""
+    if len(y) <= most:
+        return np.arange(len(y))
+    rng, kept = np.random.default_rng(seed), []
+    for c in np.unique(y):
+        own = rng.permutation(np.flatnonzero(y == c))
+        kept.append(own[: max(2, round(len(own) * most / len(y)))])
+    return np.sort(np.concatenate(kept))
+
+
+def _folds(y: Indices, groups: Labels | None, n_splits: int, seed: int) -> list[tuple[Indices, Indices]]:
+    """Rows to learn from and rows held out; what is learned from has at least two classes."""
+    if groups is None:
+        n_splits = min(n_splits, int(np.bincount(y).max()))
+        if n_splits < 2:
+            raise ValueError("every class has one point only; give at least two of some, so that one can be held out")
+        splitter: Any = StratifiedKFold(n_splits, shuffle=True, random_state=seed)
+    else:
+        n_splits = min(n_splits, len(np.unique(groups)))
+        if n_splits < 2:
+            raise ValueError("groups has one group only, which cannot be held out; leave groups away, or give more")
+        splitter = StratifiedGroupKFold(n_splits, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # classes smaller than the folds are in some of them only
+        folds = [(kept, out) for kept, out in splitter.split(y, y, groups) if len(out) and len(np.unique(y[kept])) > 1]
+    if not folds:
+        raise ValueError("without any one group, one class is left; give groups that hold points of several classes")
+    return folds
+
+
+def _screen(
+    trials: Trials,
+    images: list[Any],
+    names: Sequence[str] | None,
+    views: dict[str | None, Points],
+    seed: int,
+    n_jobs: int | None,
+) -> None:
+    """A first look at each descriptor, the cheapest first."""
+    if names is None:
+        names = GRAY if are_gray(images) else COLOUR
+    costs = {}
+    for name in names:
+        try:
+            costs[name] = _probe(name, images, seed, n_jobs)
+        except ValueError as error:
+            if str(error).startswith("images["):
+                raise  # a bad image is bad for all
+            trials.left_out.append((name, f"failed: {error}"))
+    for name in sorted(costs, key=costs.__getitem__):
+        if trials.tried and not trials.clock.has(costs[name] * len(images), _SCREENING):
+            why = f"describing {len(images)} images by it takes about {costs[name] * len(images):.0f} s"
+            trials.left_out.append((name, why))
+            continue
+        descriptor, start = make_descriptor(name, seed, n_jobs), time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            X = descriptor.fit_transform(images)
+        seconds = time.perf_counter() - start
+        trials.tell(f"{name}: {len(images)} images described in {seconds:.1f} s")
+        cost = getattr(descriptor, "ground_cost_", None)
+        views[name] = Points(X, "matrices" if X.ndim == 3 else "histograms", cost, descriptor, seconds)
+        _look_at(trials, name, views[name], trials.n_all, _SCREENING)
+        _drop_worst(trials, views)
+
+
+def _probe(name: str, images: list[Any], seed: int, n_jobs: int | None) -> float:
+    """Seconds to describe an image, by a few of them."""
+    few = [images[int(k)] for k in np.linspace(0, len(images) - 1, min(_PROBES, len(images)))]
+    descriptor = make_descriptor(name, seed, n_jobs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        descriptor.fit_transform(few[:1] if "n_words" not in descriptor.get_params() else few)  # imports come first
+        start = time.perf_counter()
+        descriptor.fit_transform(few)
+    return (time.perf_counter() - start) / len(few)
+
+
+def _drop_worst(trials: Trials, views: dict[str | None, Points]) -> None:
+    """Forget the points of descriptors that will not be looked at any more; they may be large."""
+    last = _best_names(trials, views)
+    for name in views.keys() - {*last}:
+        views[name].X = None
+
+
+def _best_names(trials: Trials, views: dict[str | None, Points]) -> list[str | None]:
+    """Descriptors that are worth a closer look, the best first."""
+    there = [trial for trial in trials.tried if views[trial.candidate.descriptor].X is not None]
+    ranked = sorted(there, key=lambda trial: trial.error)
+    close = [trial for trial in ranked if not hopeless(trial, ranked[0], trials)]
+    return list(dict.fromkeys(trial.candidate.descriptor for trial in close))[:_LAST]
+
+
+def _candidates(name: str | None, points: Points, metric: str, n: int, n_all: int, n_classes: int) -> list[Candidate]:
+    """Means, all points, and learned models with the middle size first."""
+    first, *more = sizes_of(n, n_classes)
+    sizes = [more[0], first, *more[1:]] if more else [first]
+    return [
+        Candidate(name, points.kind, "means", metric, n_classes),
+        Candidate(name, points.kind, "full", metric, n_all),
+        *(Candidate(name, points.kind, "learned", metric, size) for size in sizes),
+    ]
+
+
+def _metrics(points: Points) -> list[str]:
+    """Of the kind, the quickest first; without a ground cost there is no transport."""
+    names = list(KINDS[points.kind].metrics)
+    return names[:1] if points.kind == "histograms" and points.ground_cost is None else names
+
+
+def _look_at(trials: Trials, name: str | None, points: Points, n_all: int, share: float) -> None:
+    """The quickest metric, one size."""
+    n_classes = len(np.unique(trials.y))
+    for candidate in _candidates(name, points, _metrics(points)[0], len(trials.y), n_all, n_classes)[:3]:
+        trials.add(candidate, points, share)
+
+
+def _look_closer(trials: Trials, views: dict[str | None, Points], n_all: int) -> None:
+    """Other sizes and metrics of what did best."""
+    names, n_classes = _best_names(trials, views), len(np.unique(trials.y))
+    for number in range(max(len(_metrics(views[name])) for name in names)):
+        for name in names:
+            metrics = _metrics(views[name])
+            if number < len(metrics):
+                candidates = _candidates(name, views[name], metrics[number], len(trials.y), n_all, n_classes)
+                for candidate in candidates[3:] if number == 0 else candidates:
+                    trials.add(candidate, views[name], _FIRST)
+
+
+def _go_through_folds(trials: Trials, views: dict[str | None, Points]) -> None:
+    """The other folds, for what is not far behind, and for class means and all points beside the best."""
+    for number in range(1, len(trials.folds)):
+        running = [trial for trial in trials.tried if len(trial.wrong) == number]
+        if not running:  # the time was up
+            break
+        best = min(running, key=lambda trial: trial.error)
+        for trial in sorted(running, key=lambda trial: trial.error):
+            beside = trial.candidate.method != "learned" and trial.candidate.descriptor == best.candidate.descriptor
+            if views[trial.candidate.descriptor].X is None or (hopeless(trial, best, trials) and not beside):
+                trial.stopped = FAR_BEHIND
+            elif not trials.clock.has(trial.learning[-1]):
+                trial.stopped = "no time was left"
+            else:
+                trials.go_on(trial, views[trial.candidate.descriptor], number)
+
+
+def _refit(
+    candidate: Candidate,
+    X: Any,
+    y: Labels,
+    groups: Labels | None,
+    ground_cost: Array | None,
+    seed: int,
+    n_jobs: int | None,
+) -> Any:
+    """The model that ``knnpress compress`` would make, of all data."""
+    descriptor = None
+    if candidate.descriptor is not None:
+        descriptor = make_descriptor(candidate.descriptor, seed, n_jobs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the comparison took these images as they are
+            X = descriptor.fit_transform(X)
+        ground_cost = getattr(descriptor, "ground_cost_", None)
+    model = candidate.build(ground_cost, seed, n_jobs)
+    model.fit(X, y, **({} if groups is None else {"groups": groups}))
+    model.set_params(n_jobs=None)
+    return model if descriptor is None else joined(descriptor.set_params(n_jobs=None), model)
