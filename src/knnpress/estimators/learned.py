@@ -44,6 +44,8 @@ __all__ = ["LearnedModel", "documented", "paper_settings"]
 
 Model = TypeVar("Model", bound="LearnedModel")
 
+_TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
+
 _PARAMETERS = """
 n_prototypes : int, float or "auto"
     How many prototypes (at least one per class), or what share of the training set. "auto": from 2, 4, 8, 16 and 32 %
@@ -475,7 +477,9 @@ class LearnedModel(PrototypeModel):
         scores = class_scores(self.transform(X), self._codes(), getattr(self, "gamma_", 1.0), len(self.classes_))
         logits = getattr(self, "temperature_", 1.0) * scores[vote == "soft"]
         _, share = log_softmax(logits)
-        return logits.argmax(axis=1), share  # a tiny gamma makes all shares alike, not all distances
+        # a tiny gamma makes all shares alike, and their sums too, but not all distances: ties go to the nearest
+        tied = logits >= logits.max(axis=1, keepdims=True) - _TIE * (vote == "soft")
+        return np.where(tied, scores[0], -np.inf).argmax(axis=1), share
 
 
 def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:
