@@ -269,7 +269,7 @@ class Clouds:
         try:
             arrays = read_npz(path)  # counts what it takes before it takes it
             table, index, offsets, weights = (arrays[name] for name in ("table", "index", "offsets", "weights"))
-        except OSError:
+        except (FileNotFoundError, IsADirectoryError, PermissionError):
             raise
         except Exception as error:  # damaged archives raise many kinds
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
