@@ -374,6 +374,20 @@ def test_ctrl_c_leaves_the_estimator_unfitted_and_the_next_fit_works():
     assert clf.set_params(callback=None).fit(X, y).score(X, y) > 0.6
 
 
+def test_ctrl_c_in_the_first_batch_leaves_the_estimator_unfitted():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    X, y = labelled("sqeuclidean", 60)
+    clf = SNC(n_prototypes=6, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        clf.partial_fit(X, y)
+    assert not [name for name in vars(clf) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+    assert clf.set_params(callback=None, max_iter=2).partial_fit(X, y).score(X, y) > 0.6
+
+
 def test_a_signal_in_the_middle_of_a_long_fit_stops_it_at_once(tmp_path):
     script = """
 import os, signal, sys, threading, time
