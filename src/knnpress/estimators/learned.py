@@ -426,11 +426,13 @@ class LearnedModel(PrototypeModel):
         )
         weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
         rows = LocalRows(X, y, None, self.n_jobs)
-        moved, curve, setting = start.points, [0.0], {}
+        moved, curve = start.points, [0.0]
+        setting: dict[str, Any] = {}
         if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
             moved, curve, setting = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
         near = represented(rows, rows.cut(len(moved)), metric, Start(moved, start.labels))
-        vars(self).update(setting)  # after the work, lest it be interrupted
+        for name, value in setting.items():  # after the work, lest it be interrupted
+            setattr(self, name, value)
         self.classes_ = classes
         self.geometry_, self.metric_ = fitted, geometry_name(fitted)
         self.prototype_vectors_ = moved if isinstance(fitted, EmbeddedGeometry) else None
