@@ -25,7 +25,19 @@ OPTIONAL = {
 
 #: Each part may import itself and those before it; `__init__` may import all.
 ORDER = [
-    *("_core", "typing", "exceptions", "files", "progress", "parallel", "clouds", "rows", "cluster", "geometries"),
+    *(
+        "_core",
+        "typing",
+        "exceptions",
+        "arrays",
+        "files",
+        "progress",
+        "parallel",
+        "clouds",
+        "rows",
+        "cluster",
+        "geometries",
+    ),
     "neighbors",
     *(
         "learning",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -124,6 +126,50 @@ def test_bad_lists_and_documents_are_named():
         kp.Clouds.from_csr(csr_array([[1, 0]]), np.eye(3))
     with pytest.raises(InvalidPointError, match="vector 1 contains NaN"):
         kp.Clouds.from_csr(csr_array([[1, 0]]), [[0.0], [np.inf]])
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        (np.array([["0", "1"], ["2", "3"]]), "points cannot be read as numbers: it holds text"),
+        (np.array([[0, 1], [2, 3]], dtype="m8[s]"), "points cannot be read as numbers: it holds times"),
+        (np.array([[0, 1j], [2, 3]]), "Complex data not supported: points"),
+        (np.ma.array([[0.0, 1.0], [2.0, 3.0]], mask=np.eye(2)), r"points\[0\] is masked"),
+    ],
+    ids=["text", "times", "complex", "masked"],
+)
+def test_what_are_no_numbers_is_refused_by_every_door(points, said):
+    with pytest.raises(ValueError, match=said):
+        kp.Clouds(points, [0, 1, 2])
+    with pytest.raises(ValueError, match=said.replace("points", "cloud 1")):
+        kp.Clouds.from_list([np.zeros((2, 2)), points])
+    with pytest.raises(ValueError, match=said.replace("points", "vectors")):
+        kp.Clouds.from_csr(csr_array(np.eye(2)), points)
+    with pytest.raises(ValueError, match=said.replace("points", "weights")):
+        kp.Clouds(np.zeros((2, 2)), [0, 1, 2], points[:, 0])
+
+
+def test_files_that_hold_no_clouds_are_refused(tmp_path):
+    """Archives that are cut off or damaged, single arrays, other arrays, and one that grows beyond measure."""
+    kp.Clouds.from_list(*make()).save(tmp_path / "good.npz")
+    content = (tmp_path / "good.npz").read_bytes()
+    np.save(tmp_path / "array.npy", np.eye(3))
+    np.savez(tmp_path / "other.npz", X=np.eye(3))
+    (tmp_path / "cut.npz").write_bytes(content[:-30])
+    (tmp_path / "empty.npz").write_bytes(b"")
+    spoilt = bytearray(content)
+    spoilt[200] ^= 1  # in an array: its checksum tells
+    (tmp_path / "spoilt.npz").write_bytes(spoilt)
+    bomb = zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED)
+    with bomb as archive, archive.open("table.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (2**15, 1100)})
+        for _ in range(275):
+            file.write(bytes(2**20))
+    for name in ("array.npy", "other.npz", "cut.npz", "empty.npz", "spoilt.npz", "bomb.npz"):
+        with pytest.raises(ValueError, match=rf"{name} holds no clouds"):
+            kp.Clouds.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        kp.Clouds.load(tmp_path / "nowhere.npz")
 
 
 class Means(ClassifierMixin, BaseEstimator):

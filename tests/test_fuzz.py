@@ -301,6 +301,10 @@ def write_originals(root):
     kp.SCC(n_prototypes=3, gamma=1.0, max_iter=3, n_jobs=1, random_state=0).fit(X, y).save(root / "a.knnp")
     sinkhorn = kp.geometries.Sinkhorn(GROUND_COST)
     kp.PrototypeClassifier(sinkhorn, n_jobs=1).fit(H, np.array(["dog", "cat"] * 6)).save(root / "b.knnp")
+    clouds = kp.Clouds(H[:, :3].repeat(2, axis=0), 2 * np.arange(13))
+    clouds.save(root / "clouds.npz")
+    own = {"gamma": 1.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest", "reg": 1.0, "n_points": 2}
+    kp.SWC(n_prototypes=3, max_iter=1, n_jobs=1, random_state=0, **own).fit(clouds, y).save(root / "c.knnp")
     (root / "a.toml").write_text(PLAN)
     results = root / "results"
     results.mkdir()
@@ -343,6 +347,8 @@ KINDS = {
     "records": ("results/records.jsonl", either, read_records_and_results, ValueError),
     "plan of results": ("results/plan.json", either, lambda path: read_results(path.parent), ValueError),
     "exhibits": ("results/exhibits/mine.npz", npz, read_exhibits, ValueError),
+    "clouds": ("clouds.npz", npz, kp.Clouds.load, ValueError),
+    "model of clouds": ("c.knnp", model, kp.load, ModelFileError),
     "zarr 2 group": ("v2.zarr/.zgroup", either, read_store, ValueError),
     "zarr 2 array": ("v2.zarr/X/.zarray", either, read_store, ValueError),
     "zarr 2 labels": ("v2.zarr/y/.zarray", either, read_store, ValueError),
@@ -353,6 +359,10 @@ KINDS = {
 
 def ask(result):
     """What is read must also be fit for use, or at least say so."""
+    if isinstance(result, kp.Clouds):
+        assert np.isfinite(result.points).all()
+        assert np.isfinite(result.weights).all()
+        assert (result.sizes > 0).all()
     if hasattr(result, "prototypes_"):
         assert np.isfinite(result.prototypes_).all()
     if hasattr(result, "cells"):
@@ -413,6 +423,8 @@ def test_no_pickle_is_ever_opened(originals, tmp_path):
     for name in ("a.npz", "b.npz", "c.npy"):
         with pytest.raises(ValueError, match="allow_pickle=False"):
             read_points(tmp_path / name)
+        with pytest.raises(ValueError, match="holds no clouds"):
+            kp.Clouds.load(tmp_path / name)
         assert main(["doctor", str(tmp_path / name)]) == 2
     shutil.copytree(originals / "results", tmp_path / "results")
     np.savez(tmp_path / "results" / "exhibits" / "mine.npz", prototypes=trap)

@@ -232,6 +232,49 @@ def test_a_warm_start_with_other_classes_starts_afresh(name):
     assert_array_equal(fewer.classes_, [0, 1])
 
 
+def test_a_warm_start_goes_by_labels_and_not_by_their_place():
+    """Classes 0, 1 and then 1, 2: the codes are the same, the classes are not."""
+    X, y = labelled("sqeuclidean", 90)
+    model = clone(MODELS["snc"][0]).set_params(warm_start=True, max_iter=0)
+    clf = clone(model).fit(X[y < 2], y[y < 2])
+    clf.fit(X[y > 0], y[y > 0])
+    assert_array_equal(clf.classes_, [1, 2])
+    assert_array_equal(clf.prototypes_, clone(model).fit(X[y > 0], y[y > 0]).prototypes_)
+
+
+def test_a_warm_start_learns_with_the_gamma_that_is_given():
+    X, y = labelled("sqeuclidean", 90)
+    plain = StochasticCompression(init=ClassCentroids(), label_noise=0.0)
+    clf = SNC(6, warm_start=True, gamma="scale", prior=0.0, smoothing=0.0, max_iter=3, compressor=plain).fit(X, y)
+    start = clf.prototypes_
+    clf.set_params(gamma=0.25).fit(X, y)
+    assert clf.gamma_ == 0.25
+    kernel = np.exp(-(0.25**2) * SquaredEuclidean().pairwise(X, start))
+    share = (kernel * (y[:, None] == clf.prototype_labels_)).sum(axis=1) / kernel.sum(axis=1)
+    assert_allclose(clf.loss_curve_[0], -np.log(share).mean(), rtol=1e-6)
+
+
+def test_more_prototypes_than_points_are_told_and_the_model_can_be_saved(tmp_path):
+    X, y = labelled("jbld", 40)
+    with pytest.warns(UserWarning, match="n_prototypes is 500, but there are 40 points; learning 40"):
+        clf = SCC(500, metric="jbld", max_iter=2, **FIXED).fit(X, y)
+    assert len(clf.prototypes_) == len(clf.prototype_weights_) == 40
+    clf.save(tmp_path / "model.knnp")
+    assert_array_equal(knnpress.load(tmp_path / "model.knnp").predict(X), clf.predict(X))
+
+
+@pytest.mark.parametrize("vote", ["nearest", "soft"])
+@pytest.mark.parametrize("name", ["scc", "snc"])
+def test_however_small_gamma_is_the_nearest_wins(name, vote):
+    """Probabilities are then all alike to the last bit; a tie among them must not decide."""
+    model, points = MODELS[name]
+    X, y = labelled(points, 60)
+    clf = clone(model).set_params(gamma=1e-8, vote=vote, max_iter=0).fit(X, y)
+    assert_array_equal(np.bincount(clf.prototype_labels_), [2, 2, 2])
+    assert np.ptp(clf.predict_proba(X), axis=1).max() < 1e-14
+    assert_array_equal(clf.predict(X), clf.prototype_labels_[clf.transform(X).argmin(axis=1)])
+
+
 @pytest.mark.parametrize("name", ["scc", "shc", "snc"])
 def test_batches_one_after_the_other_teach_what_all_points_do(name):
     model, points = MODELS[name]
@@ -331,6 +374,20 @@ def test_ctrl_c_leaves_the_estimator_unfitted_and_the_next_fit_works():
         clf.predict(X)
     assert not [name for name in vars(clf) if name.endswith("_")]
     assert clf.set_params(callback=None).fit(X, y).score(X, y) > 0.6
+
+
+def test_ctrl_c_in_the_first_batch_leaves_the_estimator_unfitted():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    X, y = labelled("sqeuclidean", 60)
+    clf = SNC(n_prototypes=6, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        clf.partial_fit(X, y)
+    assert not [name for name in vars(clf) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        clf.predict(X)
+    assert clf.set_params(callback=None, max_iter=2).partial_fit(X, y).score(X, y) > 0.6
 
 
 def test_a_signal_in_the_middle_of_a_long_fit_stops_it_at_once(tmp_path):

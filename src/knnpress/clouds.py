@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
-from knnpress.files import replacing
+from knnpress.files import read_npz, replacing
 from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["Cloud", "Clouds"]
@@ -98,7 +99,7 @@ class Clouds:
         >>> kp.Clouds.from_list([[[0.0], [1.0]], [[2.0]]]).shape
         (2, 1)
         """
-        arrays = [np.asarray(cloud, dtype=np.float64) for cloud in clouds]
+        arrays = [as_float_array(cloud, f"cloud {i}") for i, cloud in enumerate(clouds)]
         if not arrays:
             raise ValueError("there are no clouds; give at least one")
         for i, array in enumerate(arrays):
@@ -112,7 +113,7 @@ class Clouds:
         offsets = np.cumsum([0, *(len(array) for array in arrays)])
         flat = None
         if weights is not None:
-            parts = [np.asarray(part, dtype=np.float64) for part in weights]
+            parts = [as_float_array(part, f"the weights of cloud {i}") for i, part in enumerate(weights)]
             if len(parts) != len(arrays):
                 raise ValueError(f"there are {len(parts)} arrays of weights and {len(arrays)} clouds; they must agree")
             for i, (part, array) in enumerate(zip(parts, arrays, strict=True)):
@@ -297,10 +298,13 @@ class Clouds:
     def load(cls, path: str | os.PathLike[str]) -> Clouds:
         """Read what `save` wrote; nothing in the file is run."""
         try:
-            with np.load(_path(path), allow_pickle=False) as file:
-                arrays = {key: file[key] for key in _ARRAYS}
-        except (KeyError, ValueError, EOFError) as error:
-            raise ValueError(f"{path} holds no clouds ({error}); give a file that Clouds.save wrote") from error
+            arrays = read_npz(path)  # counts what it takes before it takes it
+            arrays = {key: arrays[key] for key in _ARRAYS}
+        except (FileNotFoundError, IsADirectoryError, PermissionError):
+            raise
+        except Exception as error:  # damaged archives raise many kinds
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path} holds no clouds ({what}); give a file that Clouds.save wrote") from error
         return cls.from_arrays(arrays, str(path))
 
 
@@ -311,7 +315,7 @@ def _path(path: str | os.PathLike[str]) -> Any:
 
 
 def _as_table(points: ArrayLike, name: str) -> Array:
-    table = np.require(np.asarray(points), np.float64, ["C", "A"])
+    table = as_float_array(points, name)
     if table.ndim != 2 or table.shape[1] == 0:
         raise ValueError(f"{name} has shape {table.shape}; expected (n_points, n_dims)")
     return table
@@ -349,7 +353,7 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
     sizes = np.diff(offsets)
     if weights is None:
         return np.repeat(1.0 / sizes, sizes)
-    array = np.require(np.asarray(weights), np.float64, ["C", "A"])
+    array = as_float_array(weights, "weights")
     if array.shape != (offsets[-1],):
         raise ValueError(f"weights has shape {array.shape}; give one weight for each of the {offsets[-1]} points")
     bad = ~(np.isfinite(array) & (array > 0))

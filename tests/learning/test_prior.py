@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from points import labelled
+from points import GROUND_COST, labelled
 from sklearn.datasets import load_digits
 
-from knnpress import SCC, SNC
+from knnpress import SCC, SHC, SNC, SWC, Clouds
 from knnpress.compression import ClassCentroids, StochasticCompression
 from knnpress.geometries import JBLD, SquaredEuclidean
 from knnpress.learning.descent import _median
@@ -78,12 +78,40 @@ def test_the_unit_of_the_data_changes_nothing(exponent):
     assert one.selection_[0]["error"] == other.selection_[0]["error"]
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_nor_does_that_of_matrices(scale):
-    X, y = labelled("jbld", 90)
-    settings = {"n_prototypes": 6, "max_iter": 5, "metric": "jbld", "prior": 1.0, **FIXED}
-    one, other = SCC(**settings).fit(X, y), SCC(**settings).fit(scale * X, y)
-    assert_array_equal(one.predict(X), other.predict(scale * X))
+def model_and_points(name, scale):
+    """A learner with a setting of its own, and its points in another unit."""
+    settings = {"n_prototypes": 6, "max_iter": 2, "prior": 1.0, **FIXED}
+    X, y = labelled("sinkhorn-divergence" if name.startswith("shc") else "jbld" if name != "snc" else "sqeuclidean", 60)
+    if name == "snc":
+        return SNC(**settings), scale * X, y
+    if name.startswith("swc"):
+        clouds = Clouds(scale * X.reshape(-1, 4), 4 * np.arange(61))  # the rows of a matrix, as a cloud
+        return SWC(n_points=2, cost=name.removeprefix("swc "), **settings), clouds, y
+    if name == "shc sinkhorn":  # the unit of a histogram is that of its ground cost
+        settings["compressor"] = StochasticCompression(init=ClassCentroids(SquaredEuclidean()))
+        return SHC(scale * GROUND_COST, metric="sinkhorn", **settings), X, y
+    if name == "shc hellinger":
+        return SHC(metric="hellinger", **settings), scale * X, y
+    return SCC(metric=name.removeprefix("scc "), **settings), scale * X, y
+
+
+EVERY = [
+    *("snc", "scc jbld", "scc tangent", "scc logeuclid", "shc sinkhorn", "shc hellinger"),
+    *("swc sqeuclidean", "swc euclidean"),
+]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nor_does_that_of_any_geometry_from_1e_minus_100_to_1e100(name):
+    """Not only powers of two: what is left is rounding, which no prediction of this set hangs on."""
+    model, X, y = model_and_points(name, 1.0)
+    plain = model.fit(X, y)
+    for scale in (1e-100, 1e100):
+        model, points, _ = model_and_points(name, scale)
+        other = model.fit(points, y)
+        assert_array_equal(other.predict(points), plain.predict(X))
+        assert other.n_iter_ == plain.n_iter_ > 0
+        assert_allclose(other.loss_curve_, plain.loss_curve_, rtol=1e-4)
 
 
 def test_a_weighted_median_counts_a_point_as_often_as_it_weighs(rng):

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from knnpress.arrays import as_float_array
 from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import Comparison, recommend, table_of
 from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
 from knnpress.descriptors.images import are_gray, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
-from knnpress.geometries.base import as_float_array
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from knnpress.geometries.base import as_float_array
+from knnpress.arrays import as_float_array
 from knnpress.learning.fingerprint import changes, describe
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels

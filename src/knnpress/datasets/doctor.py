@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from knnpress.arrays import as_float_array
 from knnpress.datasets.points import RawPoints
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import as_float_array
 from knnpress.geometries.histogram import check_histograms
 from knnpress.geometries.spd import check_spd
 from knnpress.parallel import row_blocks

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
 from knnpress.datasets.dataset import Dataset, encode
 from knnpress.datasets.matlab import read_mat
 from knnpress.datasets.stored import is_zarr, read_zarr
 from knnpress.files import check_room, read_npy, read_npz
-from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array, Labels
 
 __all__ = ["load_groups", "load_points", "load_unlabelled"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.arrays import as_float_array
 from knnpress.datasets.dataset import Dataset, encode
 from knnpress.files import check_unpacked
-from knnpress.geometries.base import as_float_array
 from knnpress.typing import Array
 
 __all__ = ["is_zarr", "open_zarr", "read_zarr"]

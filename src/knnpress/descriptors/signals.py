@@ -12,10 +12,11 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from knnpress.arrays import as_float_array
 from knnpress.cluster import lazily
 from knnpress.descriptors.covariance import singular_rows
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import as_float_array, as_real_array
+from knnpress.geometries.base import as_real_array
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.rows import check_block, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels

@@ -44,6 +44,8 @@ __all__ = ["LearnedModel", "documented", "paper_settings"]
 
 Model = TypeVar("Model", bound="LearnedModel")
 
+_TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
+
 _PARAMETERS = """
 n_prototypes : int, float or "auto"
     How many prototypes (at least one per class), or what share of the training set; one per class where that is better
@@ -430,9 +432,12 @@ class LearnedModel(PrototypeModel):
         weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
         rows = LocalRows(X, y, None, self.n_jobs)
         moved, curve = start.points, [0.0]
+        setting: dict[str, Any] = {}
         if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
-            moved, curve = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
+            moved, curve, setting = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
         near = represented(rows, rows.cut(len(moved)), metric, Start(moved, start.labels))
+        for name, value in setting.items():  # after the work, lest it be interrupted
+            setattr(self, name, value)
         self.classes_ = classes
         self.geometry_, self.metric_ = fitted, geometry_name(fitted)
         self.prototype_vectors_ = moved if isinstance(fitted, EmbeddedGeometry) else None
@@ -450,27 +455,28 @@ class LearnedModel(PrototypeModel):
         start: Start,
         weights: Array,
         seed: int,
-    ) -> tuple[Array, list[float]]:
-        """Learn from a batch with a prior as strong as the prototypes' weights; sets the setting at the first call."""
+    ) -> tuple[Array, list[float], dict[str, Any]]:
+        """Learn from a batch with a prior as strong as the prototypes' weights; at the first call, the setting too."""
         wishes, descent = compressor.wishes(), compressor.descent(seed)
         problem = Problem(rows, rows.cut(len(start.points)), geometry, start, descent, rows)
-        if not hasattr(self, "gamma_"):
-            self.gamma_ = wishes.gamma if wishes.gamma is not None else problem.usual_gamma
-        if not hasattr(self, "prior_"):
-            self.prior_, self.smoothing_ = wishes.default.prior, wishes.default.smoothing
-            self.vote_, self.temperature_ = wishes.vote or "nearest", 1.0
-        prior = self.prior_ if np.isfinite(self.prior_) else DEFAULT.prior
+        setting: dict[str, Any] = {
+            "gamma_": wishes.gamma if wishes.gamma is not None else problem.usual_gamma,
+            **{"prior_": wishes.default.prior, "smoothing_": wishes.default.smoothing},
+            **{"vote_": wishes.vote or "nearest", "temperature_": 1.0},
+        }
+        setting |= {name: getattr(self, name) for name in setting if hasattr(self, name)}
+        prior = setting["prior_"] if np.isfinite(setting["prior_"]) else DEFAULT.prior
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
             report = both(bar, self.callback)
             found = problem.learn(
-                self.gamma_,
+                setting["gamma_"],
                 prior + weights[:, None],
-                self.smoothing_,
+                setting["smoothing_"],
                 callback=lambda k, _, now: (
                     report and report(k, descent.max_iter, {"loss": now.loss, "error": now.error})
                 ),
             )
-        return problem.scale.points(found.theta), found.loss_curve
+        return problem.scale.points(found.theta), found.loss_curve, setting
 
     def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
         vote = getattr(self, "vote_", "nearest")
@@ -480,7 +486,9 @@ class LearnedModel(PrototypeModel):
         scores = class_scores(self._distances(X), self._codes(), getattr(self, "gamma_", 1.0), len(self.classes_))
         logits = getattr(self, "temperature_", 1.0) * scores[vote == "soft"]
         _, share = log_softmax(logits)
-        return logits.argmax(axis=1), share  # a tiny gamma makes all shares alike, not all distances
+        # a tiny gamma makes all shares alike, and their sums too, but not all distances: ties go to the nearest
+        tied = logits >= logits.max(axis=1, keepdims=True) - _TIE * (vote == "soft")
+        return np.where(tied, scores[0], -np.inf).argmax(axis=1), share
 
 
 def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:

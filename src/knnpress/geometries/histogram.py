@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
+from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import (
@@ -22,7 +23,6 @@ from knnpress.geometries.base import (
     Linearization,
     Linearize,
     aligned,
-    as_float_array,
     as_real_array,
     check_weights,
     least_weight,
