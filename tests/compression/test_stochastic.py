@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import GEOMETRIES, labelled
 from sklearn.exceptions import ConvergenceWarning
 
+from knnpress import SNC
 from knnpress.compression import ClassCentroids, StochasticCompression, Subsample
 from knnpress.datasets import load_digits_covariances
 from knnpress.geometries import AIRM, JBLD, Sinkhorn, SmoothGeometry, SquaredEuclidean
@@ -253,10 +254,22 @@ def test_loose_distances_lead_where_tight_ones_do():
     assert_allclose(ends[0], ends[1], rtol=0.02)
 
 
-def test_one_prototype_per_class_is_learned_where_more_overfit(rng):
+def overlapping(rng):
+    """Two classes that one prototype each tells apart as well as can be."""
     y = rng.integers(0, 2, 300)
-    X = rng.normal(size=(300, 20)) + 0.25 * (2 * y[:, None] - 1)
-    found = compress(X, y, StochasticCompression(), m=40)
+    return rng.normal(size=(300, 20)) + 0.25 * (2 * y[:, None] - 1), y
+
+
+def test_one_prototype_per_class_is_learned_where_more_overfit(rng):
+    found = compress(*overlapping(rng), StochasticCompression(), m=40, fewer=True)
     assert found.trace["setting"].start == "single"
     assert len(found.points) == 2
-    assert len(compress(X, y, StochasticCompression(init=ClassCentroids()), m=40).points) == 40  # who insists gets them
+
+
+@CUT_SHORT
+@pytest.mark.parametrize(
+    ("n_prototypes", "n_neighbors", "expected"), [(40 / 300, 1, 2), (40, 1, 40), (40 / 300, 3, 40)]
+)
+def test_a_share_says_how_many_at_most_and_a_number_how_many(rng, n_prototypes, n_neighbors, expected):
+    model = SNC(n_prototypes, n_neighbors=n_neighbors).fit(*overlapping(rng))
+    assert len(model.prototypes_) == expected

@@ -236,8 +236,8 @@ def test_a_summary_tells_the_error_and_how_sure_it_is():
 # What is tried
 
 
-def tried(fixed, can_grow=True, best=DEFAULT, got_worse=lambda: False):
-    return list(candidates(fixed, can_grow, lambda: best, got_worse))
+def tried(fixed, can_grow=True, best=DEFAULT, got_worse=lambda: False, fewer=True):
+    return list(candidates(fixed, can_grow, fewer, lambda: best, got_worse))
 
 
 def test_the_start_itself_and_priors_from_strong_to_weak_come_first():
@@ -247,6 +247,7 @@ def test_the_start_itself_and_priors_from_strong_to_weak_come_first():
     assert DEFAULT in settings
     assert {s.start for s in settings} == {"centroids", "single", "grown"}
     assert {s.start for s in tried({}, can_grow=False)} == {"centroids"}
+    assert {s.start for s in tried({}, fewer=False)} == {"centroids", "grown"}
     assert len(set(settings)) >= len(settings) - 1
 
 

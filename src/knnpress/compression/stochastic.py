@@ -117,14 +117,14 @@ class StochasticCompression(BaseEstimator):
         sample_weight: Array | None = None,
         groups: Array | None = None,
         either: bool = False,
+        fewer: bool = False,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` learned prototypes (one per class, if None), classes in sorted order.
 
-        One per class all the same where that serves held-out points better by more than noise; to have just as many as
-        asked for, give `init`.
+        With `fewer`, one per class where that serves held-out points better by more than noise.
 
         Neither the order of the points nor the names of the classes matter where points are in memory. `groups`, (n,),
         are never divided between what is learned from and what is held out. With `either`, prototypes are learned in
@@ -143,7 +143,8 @@ class StochasticCompression(BaseEstimator):
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, len(y))
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
             rows, groups, names = _canonical(rows, groups, geometry, seed, self.init is None)
-            learned, geometry, vectors = self._learn(rows, geometry, either, m, seed, groups, n_jobs, callback)
+            wishes = replace(self.wishes(), fewer=fewer)
+            learned, geometry, vectors = self._learn(rows, geometry, either, m, wishes, seed, groups, n_jobs, callback)
         if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
             warnings.warn(
                 f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
@@ -173,6 +174,7 @@ class StochasticCompression(BaseEstimator):
         geometry: Geometry,
         either: bool,
         m: int,
+        wishes: Wishes,
         seed: int,
         groups: Array | None,
         n_jobs: int | None,
@@ -181,7 +183,7 @@ class StochasticCompression(BaseEstimator):
         """What was learned, under which geometry, and its vectors where that embeds points."""
         blocks = rows.cut(m, self.batch_size)
         sample, groups = _sample(rows, blocks, groups, seed, getattr(geometry, "most_sampled", _SAMPLE))
-        wishes, quick = self.wishes(), None
+        quick = None
         embeddings: dict[str, Embedding] = {}
         opened = ExitStack()  # rows that workers are to forget
 
@@ -215,7 +217,10 @@ class StochasticCompression(BaseEstimator):
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
-            return {**drawn, **describe_all({**data, "geometry": geometry, "either": either, **params})}
+            return {
+                **drawn,
+                **describe_all({**data, "geometry": geometry, "either": either, "fewer": wishes.fewer, **params}),
+            }
 
         with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
             learned = learn(

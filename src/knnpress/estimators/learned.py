@@ -48,9 +48,9 @@ _TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
 
 _PARAMETERS = """
 n_prototypes : int, float or "auto"
-    How many prototypes (at least one per class), or what share of the training set; one per class where that is better
-    by more than noise in cross-validation. "auto": from 2, 4, 8, 16 and 32 % the smallest that no larger one beats by
-    more than noise.
+    How many prototypes (at least one per class), or what share of the training set at most: one per class, where that
+    is better by more than noise in cross-validation. "auto": from 2, 4, 8, 16 and 32 % the smallest that no larger one
+    beats by more than noise.
 gamma : float, "scale", "auto" or "tune"
     Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
     that one, or half of it. "tune": as the paper does for SHC, gamma and the learning rate by Bayesian optimisation of

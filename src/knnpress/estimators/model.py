@@ -100,6 +100,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             if n_prototypes == "auto" and isinstance(compressor, StochasticCompression):
                 sizes = try_sizes(compressor, points, codes, **context)
                 n_prototypes = next(size["n_prototypes"] for size in sizes if size["chosen"])
+            elif learns:  # a share says how many at most, a number how many
+                context["fewer"] = isinstance(n_prototypes, float) and self.n_neighbors == 1
             m = resolve_n_prototypes(n_prototypes, len(points), len(classes))
             prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))

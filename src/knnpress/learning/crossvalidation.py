@@ -108,6 +108,7 @@ def _search(
     settings: Iterable[Setting] = shortlist or candidates(
         job.wishes.settings,
         job.n_prototypes > n_classes,
+        job.wishes.fewer,
         lambda: best().setting,
         lambda: is_hopeless(seen[-1], seen[-2], noise),
     )

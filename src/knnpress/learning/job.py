@@ -60,11 +60,14 @@ class Wishes:
         Of names and values of `Setting`.
     gamma : float or None
     vote : {"nearest", "soft"} or None
+    fewer : bool
+        Whether one prototype per class will do, where it serves better.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     gamma: float | None = None
     vote: Vote | None = None
+    fewer: bool = False
 
     @property
     def default(self) -> Setting:

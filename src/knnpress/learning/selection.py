@@ -186,13 +186,13 @@ def is_better(losses: Array, others: Array, points: HeldOut, by: float = 1.0) ->
 
 
 def candidates(
-    fixed: dict[str, Any], can_grow: bool, best: Callable[[], Setting], got_worse: Callable[[], bool]
+    fixed: dict[str, Any], can_grow: bool, fewer: bool, best: Callable[[], Setting], got_worse: Callable[[], bool]
 ) -> Iterator[Setting]:
     """Settings worth trying, in order; what the user fixed stays.
 
     First the start itself, then priors from strong to weak at each sharpness and smoothing, until one is worse than the
     stronger one before it by more than noise (`got_worse`). Where there are more prototypes than classes, one per class
-    is tried too, and what is `best` by then with prototypes grown from one per class.
+    is tried too, if `fewer` will do, and what is `best` by then with prototypes grown from one per class.
     """
     axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
@@ -208,7 +208,8 @@ def candidates(
     for sharpness, smoothing in product(axes["sharpness"], axes["smoothing"]):
         yield from path(replace(first, sharpness=sharpness, smoothing=smoothing))
     if can_grow and "start" not in fixed:
-        yield from path(replace(first, start="single"))
+        if fewer:
+            yield from path(replace(first, start="single"))
         if np.isfinite(best().prior):  # what does not move cannot grow
             yield replace(best(), start="grown")
 
