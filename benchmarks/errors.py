@@ -126,6 +126,9 @@ def table() -> str:
     def told(errors: list[float]) -> str:
         return f"{np.mean(errors):.1f} ± {np.std(errors):.1f}"
 
+    def counted(sizes: list[int]) -> str:
+        return str(sizes[0]) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+
     lines = [
         "| data | full 1-NN | class means | logistic regression | learned |",
         "| --- | ---: | ---: | ---: | ---: |",
@@ -135,7 +138,7 @@ def table() -> str:
         if len(rows) < N_SPLITS:
             continue
         sizes = [
-            f"{told([r['learned'][j] for r in rows])} with {round(np.mean([r['n_prototypes'][j] for r in rows]))}"
+            f"{told([r['learned'][j] for r in rows])} with {counted([r['n_prototypes'][j] for r in rows])}"
             for j in range(len(rows[0]["learned"]))
         ]
         cells = [told([r[name] for r in rows]) for name in ("full", "means", "regression")]
