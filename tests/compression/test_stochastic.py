@@ -271,5 +271,5 @@ def test_one_prototype_per_class_is_learned_where_more_overfit(rng):
     ("n_prototypes", "n_neighbors", "expected"), [(40 / 300, 1, 2), (40, 1, 40), (40 / 300, 3, 40)]
 )
 def test_a_share_says_how_many_at_most_and_a_number_how_many(rng, n_prototypes, n_neighbors, expected):
-    model = SNC(n_prototypes, n_neighbors=n_neighbors).fit(*overlapping(rng))
+    model = SNC(n_prototypes, n_neighbors=n_neighbors, vote="nearest").fit(*overlapping(rng))
     assert len(model.prototypes_) == expected

@@ -18,6 +18,7 @@ from knnpress.learning.selection import (
     Seen,
     Setting,
     better_vote,
+    between,
     candidates,
     chosen,
     class_scores,
@@ -184,25 +185,32 @@ def test_a_default_that_is_as_good_is_kept(rng):
     margins = rng.normal(2.0, 1.0, 200)
     default, other = seen(DEFAULT, margins), Setting(prior=10.0)
     slightly = margins + np.where(np.arange(200) % 2, 0.9, -0.85)  # better on average, by far less than it varies
-    assert chosen([default, seen(other, slightly)], DEFAULT, 0.2).setting == DEFAULT
+    assert chosen([default, seen(other, slightly)], DEFAULT, "soft", 0.2).setting == DEFAULT
     clearly = np.abs(margins) + 1.0
-    assert chosen([default, seen(other, clearly)], DEFAULT, 0.2).setting == other
-    assert chosen([seen(other, margins)], DEFAULT, 0.2).setting == other  # where the default was not tried
+    assert chosen([default, seen(other, clearly)], DEFAULT, "soft", 0.2).setting == other
+    assert chosen([seen(other, margins)], DEFAULT, "soft", 0.2).setting == other  # where the default was not tried
+
+
+def test_settings_are_judged_by_the_vote_that_is_wanted(rng):
+    margins, other = rng.normal(1.0, 1.0, 200), Setting(prior=10.0)
+    both = [seen(DEFAULT, np.abs(margins), soft=margins), seen(other, margins, soft=np.abs(margins) + 0.5)]
+    assert chosen(both, DEFAULT, "soft", 0.2).setting == other
+    assert chosen(both, DEFAULT, "nearest", 0.2).setting == DEFAULT
 
 
 def test_what_was_left_after_some_folds_is_never_chosen(rng):
     margins = rng.normal(1.0, 1.0, 100)
     short = seen(Setting(prior=0.1), np.full(50, 9.0))
-    assert chosen([seen(DEFAULT, margins, 2), short], DEFAULT, 0.2).setting == DEFAULT
+    assert chosen([seen(DEFAULT, margins, 2), short], DEFAULT, "soft", 0.2).setting == DEFAULT
 
 
 def test_what_trails_by_far_is_hopeless_and_a_little_is_not(rng):
     margins = rng.normal(2.0, 1.0, 200)
     best = seen(DEFAULT, margins, 2)
-    assert is_hopeless(seen(Setting(prior=10.0), -margins[:100]), best, 0.2)
+    assert is_hopeless(seen(Setting(prior=10.0), -margins[:100]), best, "soft", 0.2)
     noise = 0.3 * rng.normal(size=100)
-    assert not is_hopeless(seen(Setting(prior=10.0), margins[:100] + noise), best, 0.2)
-    assert not is_hopeless(best, best, 0.2)
+    assert not is_hopeless(seen(Setting(prior=10.0), margins[:100] + noise), best, "soft", 0.2)
+    assert not is_hopeless(best, best, "soft", 0.2)
 
 
 def test_losses_do_not_depend_on_the_scale_of_the_scores(rng):
@@ -212,9 +220,9 @@ def test_losses_do_not_depend_on_the_scale_of_the_scores(rng):
     assert_allclose(t, 4.0 * u, rtol=0.02)
 
 
-def test_the_soft_vote_is_taken_only_where_it_is_better(rng):
+def test_the_nearest_votes_alone_only_where_that_is_better(rng):
     margins = rng.normal(1.0, 1.0, 300)
-    assert better_vote(seen(DEFAULT, margins), 0.2) == "nearest"
+    assert better_vote(seen(DEFAULT, margins), 0.2) == "soft"
     assert better_vote(seen(DEFAULT, margins, soft=np.abs(margins)), 0.2) == "soft"
     assert better_vote(seen(DEFAULT, np.abs(margins), soft=margins), 0.2) == "nearest"
 
@@ -228,7 +236,7 @@ def test_scores_are_log_odds_by_the_nearest_and_by_all_prototypes_of_a_class():
 
 def test_a_summary_tells_the_error_and_how_sure_it_is():
     margins = np.where(np.arange(100) < 20, -1.0, 1.0)
-    told = seen(Setting(prior=10.0), margins, 5).summary(0.2)
+    told = seen(Setting(prior=10.0), margins, 5).summary("soft", 0.2)
     assert (told["prior"], told["n_folds"], told["chosen"]) == (10.0, 5, False)
     assert_allclose([told["error"], told["standard_error"]], [0.2, np.sqrt(0.2 * 0.8 / 100)])
 
@@ -263,6 +271,17 @@ def test_weaker_priors_are_left_where_one_was_worse_than_a_stronger_and_what_sta
     assert {s.prior for s in left} == {np.inf, 10.0, 1.0}  # the second of each path was worse than the first
     still = tried({}, best=Setting(prior=np.inf))
     assert {s.start for s in still} == {"centroids", "single"}
+
+
+def test_the_way_from_the_default_to_another_setting_goes_by_the_priors_between():
+    far = Setting(sharpness=0.25, prior=0.01, smoothing=0.0)
+    assert between(DEFAULT, far) == [*(Setting(prior=prior) for prior in (1.0, 0.1, 0.01)), far]
+    assert between(DEFAULT, Setting(prior=np.inf)) == [Setting(prior=prior) for prior in (1.0, 10.0, np.inf)]
+    assert between(DEFAULT, DEFAULT) == [DEFAULT]
+    assert between(replace(DEFAULT, prior=3.0), replace(far, prior=3.0)) == [
+        Setting(prior=3.0),
+        replace(far, prior=3.0),
+    ]
 
 
 # All of it, on points

@@ -78,7 +78,7 @@ def try_sizes(
     if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
         best -= 1
     return [
-        {"n_prototypes": m, **one.summary(noise), "chosen": k == best}
+        {"n_prototypes": m, **one.summary("soft", noise), "chosen": k == best}
         for k, (m, one) in enumerate(zip(sizes, tried, strict=False))
     ]
 
@@ -93,5 +93,5 @@ def _distances(found: Prototypes, X: Array, n_jobs: int | None) -> Array:
 
 def _is_worth_it(smaller: Seen, larger: Seen, label_noise: float) -> bool:
     """Whether the larger of two sizes serves held-out points better."""
-    losses, others = (one.losses("nearest", label_noise)[0] for one in (larger, smaller))
+    losses, others = (one.losses("soft", label_noise)[0] for one in (larger, smaller))
     return is_better(losses, others, larger.points())

@@ -29,7 +29,8 @@ from knnpress.typing import Array, Callback, Indices, Labels
 __all__ = ["StochasticCompression"]
 
 _SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
-_MOST_WORK = 2e10  # points times prototypes times the cube of the size, above which only the quick geometry is tried
+# Points times prototypes times the cube of the size, half a minute or so: above it only the quick geometry is tried
+_MOST_WORK = 5e9
 
 
 class StochasticCompression(BaseEstimator):

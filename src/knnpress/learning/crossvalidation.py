@@ -16,6 +16,7 @@ from knnpress.learning.selection import (
     Setting,
     Vote,
     better_vote,
+    between,
     candidates,
     chosen,
     is_better,
@@ -58,24 +59,24 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
 
     With `either`, the quick geometry itself is taken where it is better by more than noise.
     """
-    noise, default = job.descent.label_noise, job.wishes.default
+    noise, default, judge = job.descent.label_noise, job.wishes.default, job.wishes.judge
     first = quick or view
     seen, parts = {}, _parts(first, folds, job)
     seen[first.name] = _search(first, parts, folds, groups, job)
-    best = {first.name: chosen(seen[first.name], default, noise)}
-    shortlist = list(dict.fromkeys([default, best[first.name].setting]))
+    best = {first.name: chosen(seen[first.name], default, judge, noise)}
+    shortlist = between(default, best[first.name].setting)
     if quick is not None and (either or len(shortlist) > 1):
         seen[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
-        best[view.name] = chosen(seen[view.name], default, noise)
+        best[view.name] = chosen(seen[view.name], default, judge, noise)
     winner = view
     if quick is not None and either:
-        losses, others = (best[name].losses("nearest", noise)[0] for name in (quick.name, view.name))
+        losses, others = (best[name].losses(judge, noise)[0] for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where only the default was left, nothing was tried in the view wanted: what the quick one said stands for it
     best_one = best.get(winner.name, best[first.name])
     vote = job.wishes.vote or better_vote(best_one, noise)
     selection = [
-        {"metric": name, **one.summary(noise), "chosen": one is best_one}
+        {"metric": name, **one.summary(judge, noise), "chosen": one is best_one}
         for name, several in seen.items()
         for one in several
     ]
@@ -99,18 +100,18 @@ def _search(
     shortlist: list[Setting] | None = None,
 ) -> list[Seen]:
     """What the held-out points of the folds say of each candidate; the hopeless are left after their first folds."""
-    noise, n_classes = job.descent.label_noise, int(view.sample.y.max()) + 1
+    noise, judge, n_classes = job.descent.label_noise, job.wishes.judge, int(view.sample.y.max()) + 1
     seen: list[Seen] = []
 
     def best() -> Seen:
-        return chosen(seen, job.wishes.default, noise)
+        return chosen(seen, job.wishes.default, judge, noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
         job.wishes.settings,
         job.n_prototypes > n_classes,
         job.wishes.fewer,
         lambda: best().setting,
-        lambda: is_hopeless(seen[-1], seen[-2], noise),
+        lambda: is_hopeless(seen[-1], seen[-2], judge, noise),
     )
     for setting in settings:
         if any(one.setting == setting for one in seen):
@@ -121,10 +122,10 @@ def _search(
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
             one.add(*part.scores(setting, held_out, n_classes), points)
-            if seen and one.n_folds < len(folds) and is_hopeless(one, best(), noise):
+            if seen and one.n_folds < len(folds) and is_hopeless(one, best(), judge, noise):
                 break
         seen.append(one)
-        job.progress.note(view.name, one.summary(noise))
+        job.progress.note(view.name, one.summary(judge, noise))
     return seen
 
 

@@ -82,12 +82,13 @@ class Problem:
     sample : LocalRows
         Points in memory to measure the start by; `rows` themselves, where they are few.
     unit : float or None
-        Of the parameters; None: the spread of the points round the start.
+        Of the parameters; None: the spread of the points round the start. A fit gives that round the centroids of
+        the classes, however many prototypes there are.
 
     Attributes
     ----------
     scale : Scale
-        What the parameters stand for: u = 0 is the start, and one unit the spread of the points round it.
+        What the parameters stand for: u = 0 is the start, and one unit the spread of the points.
     usual_gamma : float
         The sharpness that suits most data, by the margin of the start: the median gap between a point's nearest
         prototypes of its own class and of another.

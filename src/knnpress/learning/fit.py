@@ -86,7 +86,7 @@ def learn(
     callback : callable or None
     """
     job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback))
-    choice = Choice(view, wishes.default, wishes.vote or "nearest", 1.0, [])
+    choice = Choice(view, wishes.default, wishes.judge, 1.0, [])
     if wishes.leaves_open or either:
         folds = make_folds(view.sample.y, groups, descent.seed)
         if folds:

@@ -74,6 +74,11 @@ class Wishes:
         """The setting to take unless the data speak against it."""
         return replace(DEFAULT, **self.settings)
 
+    @property
+    def judge(self) -> Vote:
+        """The vote that settings are compared by: the user's, or the soft one, whose loss is what is learned."""
+        return self.vote or "soft"
+
     def gamma_at(self, usual: float, setting: Setting) -> float:
         """The gamma that a setting stands for where the usual one is this."""
         return usual * setting.sharpness**0.5 if self.gamma is None else self.gamma

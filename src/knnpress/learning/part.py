@@ -113,8 +113,11 @@ class Part:
 
     def _plain(self, n_prototypes: int) -> Problem:
         if n_prototypes not in self.problems:
-            start = self.start(n_prototypes)
-            self.problems[n_prototypes] = self._problem(start)
+            start, unit = self.start(n_prototypes), None
+            n_classes = int(start.labels.max()) + 1
+            if n_prototypes > n_classes and self.job.wishes.settings.get("start") != "given":
+                unit = self._plain(n_classes).scale.unit  # so that a prior means the same whatever their number
+            self.problems[n_prototypes] = self._problem(start, unit)
         return self.problems[n_prototypes]
 
     def _problem(self, start: Start, unit: float | None = None) -> Problem:

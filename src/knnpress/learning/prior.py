@@ -1,4 +1,4 @@
-"""How far prototypes are from their start, in units of how far the data are from it."""
+"""How far prototypes are from their start, in units of how far points are from the centre of their class."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Prior:
 
     .. math:: \frac{\tau}{2 n} \sum_j \|u_j\|^2, \qquad \theta_j = \theta_j^0 + \sigma u_j
 
-    with :math:`\sigma` the `spread` of the data round the starts. So :math:`\tau` counts points: a prototype that
-    moves by the spread costs as much as half a point does that lost :math:`\tau` of its log-probability, whatever the
-    units and the dimension of the data.
+    with :math:`\sigma` the `spread` of the points round the centroids of their classes. So :math:`\tau` counts points:
+    a prototype that moves by the spread costs as much as half a point does that lost :math:`\tau` of its
+    log-probability, whatever the units and the dimension of the data and the number of prototypes.
 
     Attributes
     ----------

@@ -22,6 +22,7 @@ __all__ = [
     "Setting",
     "Vote",
     "better_vote",
+    "between",
     "candidates",
     "chosen",
     "class_scores",
@@ -140,16 +141,16 @@ class Seen:
         )
         return at(float(best.x)), float(np.exp(best.x))
 
-    def summary(self, label_noise: float) -> dict[str, Any]:
+    def summary(self, vote: Vote, label_noise: float) -> dict[str, Any]:
         """As it stands in ``selection_``."""
         points = self.points()
-        wrong = self.errors("nearest").astype(float)
+        wrong = self.errors(vote).astype(float)
         error, spread = mean_and_error(wrong, points)
         return {
             **vars(self.setting),
             "error": error,
             "standard_error": spread,
-            "loss": float(np.average(self.losses("nearest", label_noise)[0], weights=points.weight)),
+            "loss": float(np.average(self.losses(vote, label_noise)[0], weights=points.weight)),
             "n_folds": self.n_folds,
             "chosen": False,
         }
@@ -192,7 +193,8 @@ def candidates(
 
     First the start itself, then priors from strong to weak at each sharpness and smoothing, until one is worse than the
     stronger one before it by more than noise (`got_worse`). Where there are more prototypes than classes, one per class
-    is tried too, if `fewer` will do, and what is `best` by then with prototypes grown from one per class.
+    is tried too, if `fewer` will do, beginning with the centroids of the classes themselves, and what is `best` by then
+    with prototypes grown from one per class.
     """
     axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
@@ -209,12 +211,21 @@ def candidates(
         yield from path(replace(first, sharpness=sharpness, smoothing=smoothing))
     if can_grow and "start" not in fixed:
         if fewer:
+            if "prior" not in fixed:
+                yield replace(first, start="single", prior=np.inf)
             yield from path(replace(first, start="single"))
         if np.isfinite(best().prior):  # what does not move cannot grow
             yield replace(best(), start="grown")
 
 
-def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vote = "nearest") -> Seen:
+def between(default: Setting, other: Setting) -> list[Setting]:
+    """The default, the same with priors up to that of the other, and the other: a way from one to the other."""
+    priors = sorted({default.prior, *AXES["prior"], other.prior}, reverse=other.prior < default.prior)
+    way = priors[priors.index(default.prior) : priors.index(other.prior) + 1]
+    return list(dict.fromkeys([*(replace(default, prior=prior) for prior in way), other]))
+
+
+def chosen(seen: Sequence[Seen], default: Setting, vote: Vote, label_noise: float) -> Seen:
     """The setting of least held-out loss; the default, where that is not better by more than noise."""
     complete = [one for one in seen if one.n_folds == max(other.n_folds for other in seen)]
     losses = [one.losses(vote, label_noise)[0] for one in complete]
@@ -224,17 +235,18 @@ def chosen(seen: Sequence[Seen], default: Setting, label_noise: float, vote: Vot
     return complete[best if is_better(losses[best], losses[usual], points) else usual]
 
 
-def is_hopeless(one: Seen, other: Seen, label_noise: float) -> bool:
+def is_hopeless(one: Seen, other: Seen, vote: Vote, label_noise: float) -> bool:
     """Whether a setting trails another by so much, in the folds that both were tried in, that no more need be tried."""
     n_folds = min(one.n_folds, other.n_folds)
-    mine, its = (seen.losses("nearest", label_noise, n_folds)[0] for seen in (one, other))
+    mine, its = (seen.losses(vote, label_noise, n_folds)[0] for seen in (one, other))
     return is_better(its, mine, one.points(n_folds), _HOPELESS)
 
 
 def better_vote(one: Seen, label_noise: float) -> Vote:
-    """The soft vote where it is better by more than noise, else the nearest prototype's."""
-    soft, nearest = (one.losses(vote, label_noise)[0] for vote in ("soft", "nearest"))
-    return "soft" if is_better(soft, nearest, one.points()) else "nearest"
+    """The soft vote, which is what was learned, unless the nearest prototype's is better by more than noise."""
+    votes: tuple[Vote, Vote] = ("soft", "nearest")
+    soft, nearest = (one.losses(vote, label_noise)[0] for vote in votes)
+    return "nearest" if is_better(nearest, soft, one.points()) else "soft"
 
 
 def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
