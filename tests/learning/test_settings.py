@@ -10,6 +10,8 @@ from points import labelled
 from knnpress.compression import StochasticCompression
 from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import crossvalidation, selection
+from knnpress.learning.checkpoint import Checkpoint
+from knnpress.learning.job import Job, Progress, View
 from knnpress.learning.part import Part
 from knnpress.learning.selection import (
     AXES,
@@ -27,6 +29,7 @@ from knnpress.learning.selection import (
     make_folds,
     mean_and_error,
 )
+from knnpress.rows import LocalRows
 
 pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
 
@@ -259,6 +262,11 @@ def test_the_start_itself_and_priors_from_strong_to_weak_come_first():
     assert len(set(settings)) >= len(settings) - 1
 
 
+def test_the_centroids_of_the_classes_themselves_are_tried():
+    assert Setting(start="single", prior=np.inf) in tried({})
+    assert Setting(start="single", prior=np.inf) not in tried({}, fewer=False)
+
+
 def test_what_the_user_fixed_stays():
     for name, value in {"sharpness": 1.0, "prior": 3.0, "smoothing": 0.3, "start": "given"}.items():
         assert {getattr(s, name) for s in tried({name: value}, best=replace(DEFAULT, **{name: value}))} == {value}
@@ -377,3 +385,17 @@ def test_folds_are_short_and_on_all_points_at_once():
     assert found.trace["n_iter"] == 4
     assert found.trace["reason"] == "max_iter"
     assert StochasticCompression().descent(0).max_iter > crossvalidation._ITERATIONS
+
+
+def test_a_unit_of_the_prior_is_the_spread_of_the_classes_whatever_the_number_of_prototypes():
+    X, y = labelled("sqeuclidean", 90)
+    rows = LocalRows(X, y, None, 1)
+    learner = StochasticCompression()
+    make = learner._maker(SquaredEuclidean(), "size", 0, 1)
+    view = View("sqeuclidean", SquaredEuclidean(), rows, rows, rows.cut(3), make)
+    units = []
+    for m in (3, 9, 30):
+        job = Job(m, learner.descent(0), learner.wishes(), Checkpoint(None, {}), Progress(None))
+        units.append(Part(view, job).problem(DEFAULT).scale.unit)
+    means = np.stack([X[y == c].mean(axis=0) for c in range(3)])
+    assert_allclose(units, np.sqrt(((X - means[y]) ** 2).sum(axis=1).mean()))
