@@ -12,8 +12,9 @@ import pytest
 import synthetic
 from PIL import Image
 
+from knnpress import pictures
 from knnpress.cli import main
-from knnpress.report import pictures, words, write_report
+from knnpress.report import words, write_report
 from knnpress.report.records import DataSet
 from knnpress.report.table import Cell, Column, Table, as_csv, as_html, as_markdown
 

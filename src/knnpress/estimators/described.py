@@ -109,6 +109,11 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         points = self.describe(X, groups=groups)
         return self.classifier_.predict_proba(points)
 
+    def decision_function(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
+        """Log-probability of each class, (n, n_classes); of two classes the log-odds of the second, (n,)."""
+        points = self.describe(X, groups=groups)
+        return self.classifier_.decision_function(points)
+
     def transform(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
         """Distances of images or signals to every prototype, (n, m)."""
         points = self.describe(X, groups=groups)

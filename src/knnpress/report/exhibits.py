@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knnpress.report.pictures import correlation, heat, image, shades
+from knnpress.pictures import correlation, heat, image, shades
 from knnpress.report.records import Exhibit
 from knnpress.typing import Array
 

@@ -23,8 +23,8 @@ class Record:
     """One run.
 
     Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own.
-    `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that of
-    all distances. `metric` is what a learned model chose, `wrong_rows` the test points that it got wrong.
+    `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that
+    of all distances. `metric` is what a learned model chose, `wrong_rows` the test points that it got wrong.
     `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
     """
 

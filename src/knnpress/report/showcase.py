@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from knnpress.pictures import heat, image_tag
 from knnpress.report import words
 from knnpress.report.exhibits import (
     Gallery,
@@ -18,7 +19,6 @@ from knnpress.report.exhibits import (
     suspects_of,
 )
 from knnpress.report.looks import title_of
-from knnpress.report.pictures import heat, image_tag
 from knnpress.report.records import DataSet, Exhibit
 from knnpress.report.table import Cell, Column, Table, as_html
 from knnpress.typing import Array
