@@ -28,6 +28,7 @@ ORDER = [
     *(
         "_core",
         "typing",
+        "names",
         "exceptions",
         "arrays",
         "files",

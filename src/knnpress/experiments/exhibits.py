@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
 from knnpress.descriptors import ImageFile
-from knnpress.experiments.plan import Cell
+from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import file_stem, replacing
 from knnpress.model_file import save

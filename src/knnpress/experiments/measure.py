@@ -18,7 +18,7 @@ from knnpress import _core
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.checks import resolve_n_prototypes
 from knnpress.experiments.methods import METHODS, Setting
-from knnpress.experiments.plan import Cell
+from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Task
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.neighbors import nearest

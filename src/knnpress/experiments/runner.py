@@ -16,8 +16,9 @@ import numpy as np
 from knnpress.experiments.exhibits import write_exhibit
 from knnpress.experiments.measure import best_seconds, measure
 from knnpress.experiments.methods import CONDENSING
-from knnpress.experiments.plan import Cell, Plan, ours
+from knnpress.experiments.plan import Plan
 from knnpress.experiments.records import Recorder
+from knnpress.experiments.study import Cell, ours
 from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import replacing
 from knnpress.parallel import map_tasks
