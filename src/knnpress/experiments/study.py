@@ -9,7 +9,7 @@ from typing import Any
 
 from knnpress import descriptors
 from knnpress.experiments.methods import METHODS, OURS
-from knnpress.names import DESCRIPTORS, descriptor_class, same_name
+from knnpress.names import DESCRIPTORS, command_name, descriptor_class, same_name
 from knnpress.names import METHODS as COMMAND_METHODS
 
 __all__ = ["Cell", "Study", "ours", "read_study"]
@@ -179,9 +179,9 @@ def _texts(value: object, name: str, where: str) -> list[str]:
 
 def _method(name: str, where: str) -> str:
     """The name of a method in records, of any way to write it."""
-    known = same_name(name, METHODS) or same_name(
-        COMMAND_METHODS.get(same_name(name, COMMAND_METHODS) or "", ""), METHODS
-    )
+    command = command_name(name, COMMAND_METHODS)
+    ways = (same_name(way, METHODS) for way in (name, command, COMMAND_METHODS.get(command, "")))
+    known = next(filter(None, ways), None)
     if known is None:
         raise ValueError(f"{where} asks for {name!r}; known methods: {', '.join(METHODS)}")
     return known
