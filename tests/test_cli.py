@@ -21,9 +21,9 @@ import knnpress as kp
 import knnpress.cli.inspect
 from knnpress import compression, descriptors
 from knnpress.cli import main
-from knnpress.cli.choices import DESCRIPTORS, METHODS
 from knnpress.datasets import load_image_folder, load_points
 from knnpress.descriptors.features import FEATURES
+from knnpress.names import DESCRIPTORS, METHODS
 
 KNNPRESS = Path(sys.executable).parent / "knnpress"
 CLASSES = ("checks", "columns", "rows")

@@ -100,6 +100,7 @@ def test_every_public_name_is_in_the_reference():
         "descriptors",
         "exceptions",
         "geometries",
+        "plot",
         "as_geometry",
         "geometry_name",
     }

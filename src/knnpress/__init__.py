@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from knnpress import compression, datasets, descriptors, exceptions, geometries
+    from knnpress import compression, datasets, descriptors, exceptions, geometries, plot
     from knnpress.clouds import Clouds
     from knnpress.comparison import Comparison, compare
     from knnpress.estimators import SCC, SHC, SNC, SWC, DescriptorClassifier, PrototypeClassifier, PrototypeSampler
@@ -33,6 +33,7 @@ __all__ = [
     "export_js",
     "geometries",
     "load",
+    "plot",
     "save",
 ]
 

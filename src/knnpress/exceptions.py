@@ -1,6 +1,23 @@
-"""What knnpress raises beyond the built-in exceptions."""
+"""What knnpress raises beyond the built-in exceptions, and how it warns."""
+
+import sys
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
 
 __all__ = ["InvalidPointError", "ModelFileError"]
+
+_OURS = str(Path(__file__).parent)
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's own code that led here, past knnpress, scikit-learn and joblib."""
+    places = [find_spec(name) for name in ("sklearn", "joblib")]
+    between = (_OURS, *(str(Path(place.origin).parent) for place in places if place and place.origin))
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(between):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class InvalidPointError(ValueError):

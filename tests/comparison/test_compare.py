@@ -15,7 +15,6 @@ from PIL import Image
 
 import knnpress as kp
 from knnpress.cli import main
-from knnpress.cli.choices import DESCRIPTORS
 from knnpress.cli.pictures import make_descriptor as of_the_command_line
 from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import recommend
@@ -23,6 +22,7 @@ from knnpress.comparison.run import _refit
 from knnpress.comparison.trials import FAR_BEHIND, Clock, Trial, Trials, error_of
 from knnpress.descriptors.images import ImageFile, are_gray
 from knnpress.geometries import geometry_name
+from knnpress.names import DESCRIPTORS
 
 COLUMNS = {
     *("descriptor", "metric", "method", "n_prototypes", "kilobytes", "error", "low", "high", "n_folds", "n_held_out"),

@@ -15,8 +15,8 @@ from knnpress import SCC
 from knnpress.experiments import load_plan, read_records, run_plan
 from knnpress.experiments.measure import measure
 from knnpress.experiments.methods import METHODS, Setting
-from knnpress.experiments.plan import Cell
 from knnpress.experiments.records import Recorder
+from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Tasks
 from knnpress.report.records import read_results
 

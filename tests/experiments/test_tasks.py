@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from knnpress.datasets import Dataset, ImageDataset
-from knnpress.experiments.plan import Study
+from knnpress.experiments.study import Study
 from knnpress.experiments.tasks import Tasks, divide
 from knnpress.geometries import JBLD, Sinkhorn
 

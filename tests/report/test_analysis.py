@@ -12,6 +12,7 @@ from knnpress.report.looks import looks
 from knnpress.report.paper import PAPER
 from knnpress.report.records import read_results
 from knnpress.report.statistics import compare
+from knnpress.report.tables import minus_full, overviews
 
 ABOUT = synthetic.about("Things", "covariance", (0.02, 0.04), ["a", "b"])
 PLAN = {"name": "p", "fingerprint": synthetic.PLAN, "title": "T", "data": {"things": ABOUT}}
@@ -46,12 +47,12 @@ def test_differences_are_taken_on_the_splits_that_both_have(tmp_path):
 @pytest.mark.parametrize(
     ("full", "ours", "not_worse", "within"),
     [
-        ([0.02, 0.03, 0.04], [0.024, 0.026, 0.040], True, True),
-        ([0.02, 0.03, 0.04], [0.023, 0.033, 0.043], False, True),  # always 0.3 points worse
-        ([0.02, 0.03, 0.04], [0.00, 0.10, 0.02], True, False),  # 1 point, but who knows
-        ([0.02, 0.03, 0.04], [0.12, 0.13, 0.14], False, False),
-        ([0.20, 0.30, 0.40], [0.19, 0.34, 0.397], True, True),  # 0.9 points, where one is let pass
-        ([0.09, 0.10, 0.11], [0.08, 0.14, 0.107], True, False),  # 0.9 points at just 10 %: half a point is
+        ([0.02, 0.03, 0.04, 0.05], [0.024, 0.026, 0.040, 0.05], True, True),
+        ([0.02, 0.03, 0.04, 0.05], [0.023, 0.033, 0.043, 0.053], False, True),  # always 0.3 points worse
+        ([0.02, 0.03, 0.04, 0.05], [0.01, 0.07, 0.03, 0.07], True, False),  # 1 point, but who knows
+        ([0.02, 0.03, 0.04, 0.05], [0.12, 0.13, 0.14, 0.15], False, False),
+        ([0.20, 0.30, 0.40, 0.30], [0.19, 0.34, 0.396, 0.31], True, True),  # 0.9 points, where one is let pass
+        ([0.09, 0.10, 0.11, 0.10], [0.08, 0.14, 0.106, 0.11], True, False),  # 0.9 points at just 10 %: half a point is
     ],
 )
 def test_verdict(tmp_path, full, ours, not_worse, within):
@@ -61,7 +62,8 @@ def test_verdict(tmp_path, full, ours, not_worse, within):
     verdict = judge(cases_of(results), results.planned)
     assert (verdict.not_worse, verdict.within, verdict.both) == (not_worse, within, not_worse and within)
     assert verdict.sentence() == (
-        f"SCC is not significantly worse than the full training set in {int(not_worse)} of 1 cell and within 0.5 "
+        "Counting each data set at each size as one cell, SCC is not significantly worse than the full training set in "
+        f"{int(not_worse)} of 1 cell and within 0.5 "
         f"points of it (1 point where its error is above 10 %) in {int(within)}; both hold in "
         f"{int(not_worse and within)} of 1 (1 of the plan's 2 cells are here)."
     )
@@ -71,7 +73,36 @@ def test_a_single_split_is_not_called_good(tmp_path):
     results = read(tmp_path, [run("full", 0, 0.03), run("SCC", 0, 0.01, 0.02)])
     verdict = judge(cases_of(results), results.planned)
     assert (verdict.not_worse, verdict.within, verdict.both) == (0, 1, 0)
-    assert "1 could not be tested" in verdict.sentence()
+    assert "1 could not be judged: too few splits" in verdict.sentence()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_few_splits_get_no_tick(tmp_path, n):
+    """Even a difference that is the same on each of them."""
+    lines = [run("full", split, 0.03) for split in range(n)] + [run("SCC", split, 0.01, 0.02) for split in range(n)]
+    cases = cases_of(read(tmp_path, lines))
+    assert judge(cases).both == 0
+    (table,) = overviews(cases)
+    (row,) = table.groups[0][1]
+    assert row[2].text.endswith("too few splits")
+    assert "✓" not in row[2].text + row[2].html
+    assert row[2].mark == ""
+    assert "[" not in row[2].text
+    assert minus_full(cases["things"]).groups[0][1][0][-1].text == "too few splits to judge"
+
+
+def test_data_sets_that_share_a_size_share_a_table(tmp_path):
+    sizes = {"a": (0.02, 0.04), "b": (0.04,), "c": (0.1,)}
+    lines = [
+        synthetic.record(data, method, split, 0.1, ratio)
+        for data, ratios in sizes.items()
+        for split in range(4)
+        for method, ratio in [("full", None), *(("SCC", ratio) for ratio in ratios)]
+    ]
+    first, second = overviews(cases_of(read(tmp_path, lines)))
+    assert [[row[0].values[0] for row in table.groups[0][1]] for table in (first, second)] == [["a", "b"], ["c"]]
+    assert [column.title for column in first.columns[2:]] == ["at 2\u00a0%", "at 4\u00a0%"]
+    assert first.groups[0][1][1][2].text == "–"
 
 
 def test_lost_comparisons_with_others_of_the_same_size_are_named(tmp_path):
@@ -115,7 +146,7 @@ def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
     [
         *({"train_seconds": "fast"}, {"n_train": "12"}, {"ratio": "0.02"}, {"split": "1"}, {"split": 1.5}),
         *({"query_seconds": [1]}, {"n_prototypes": "six"}, {"train_error": float("nan")}, {"params": 3}, {"data": 7}),
-        {"n_test": True},
+        *({"n_test": True}, {"wrong_rows": 3}, {"wrong_rows": ["a"]}, {"full_search_seconds": "soon"}),
     ],
 )
 def test_a_line_with_something_else_for_a_number_or_text_is_left_out_and_said(tmp_path, wrong):

@@ -1,6 +1,8 @@
 """The page in a real browser: Debian's Chromium, driven by Playwright, with no network."""
 
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 import synthetic
@@ -8,19 +10,8 @@ import synthetic
 from knnpress.report.page import make_page
 from knnpress.report.records import read_results
 
-WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    with driver.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
+PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -32,30 +23,12 @@ def address(tmp_path_factory):
     return path.as_uri()
 
 
-@pytest.fixture
-def open_page(browser, address):
-    """Opens the page; nothing may be asked of the network, and nothing complained of."""
-    contexts, trouble = [], []
-
-    def opened(viewport=WIDE, **options):
-        context = browser.new_context(viewport=viewport, offline=True, **options)
-        contexts.append(context)
-        context.set_default_timeout(120_000)  # a busy machine is no failure
-        page = context.new_page()
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or trouble.append(request.url))
-        page.goto(address)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert trouble == []
-
-
 def test_everything_is_shown(open_page):
     page = open_page()
+    folded = page.locator("details table, details figure")
+    assert folded.count() > 15
+    assert not any(folded.nth(k).is_visible() for k in range(folded.count()))
+    page.evaluate(OPEN_ALL)
     tables, figures = page.locator("table"), page.locator("figure")
     assert tables.count() > 15
     assert figures.count() == 14
@@ -137,7 +110,9 @@ def test_axis_and_variant_can_be_chosen(open_page):
 
 
 def test_a_class_can_be_picked_on_the_map(open_page):
-    figure = open_page().locator("figure.map").first
+    page = open_page()
+    page.evaluate(OPEN_ALL)
+    figure = page.locator("figure.map").first
     figure.get_by_role("combobox").select_option(label="2 car")
     dimmed = figure.locator("g.dim").evaluate_all("groups => [...new Set(groups.map(g => g.dataset.class))]")
     assert dimmed == ["0", "2", "3", "4", "5", "6", "7"]
@@ -145,9 +120,14 @@ def test_a_class_can_be_picked_on_the_map(open_page):
     assert figure.locator("g.dim").count() == 0
 
 
-@pytest.mark.parametrize("viewport", [WIDE, PHONE, {"width": 320, "height": 640}], ids=["wide", "phone", "small phone"])
+@pytest.mark.parametrize(
+    "viewport",
+    [{"width": 1280, "height": 900}, PHONE, {"width": 320, "height": 640}],
+    ids=["wide", "phone", "small phone"],
+)
 def test_the_page_is_never_wider_than_the_window(open_page, viewport):
     page = open_page(viewport)
+    page.evaluate(OPEN_ALL)
     assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
     outside = page.evaluate(
         """() => [...document.querySelectorAll("main *, header *")]
@@ -180,3 +160,50 @@ def test_text_can_be_read_in_light_and_dark(open_page, scheme):
         ink = luminance(page.locator(kind).first.evaluate("e => getComputedStyle(e).color"))
         contrast = (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
         assert contrast > 4.5, kind
+
+
+@pytest.mark.parametrize("viewport", [{"width": 1280, "height": 900}, PHONE], ids=["wide", "phone"])
+def test_the_contents_stay_in_view_and_lead_to_each_section(open_page, viewport):
+    page = open_page(viewport)
+    contents = page.get_by_role("navigation", name="Contents")
+    links = contents.get_by_role("link")
+    assert links.all_inner_texts() == ["ETH-80", "COIL-20", "MPEG-7", "All data sets", "How to read this"]
+    for name in ("MPEG-7", "How to read this", "ETH-80"):
+        contents.get_by_role("link", name=name).click()
+        heading = page.locator("main > section > h2", has_text=name).element_handle()
+        page.wait_for_function(
+            "h => 0 < h.getBoundingClientRect().y && h.getBoundingClientRect().y < innerHeight", arg=heading
+        )
+        page.wait_for_function("document.querySelector('nav').getBoundingClientRect().y === 0")
+        assert contents.bounding_box()["height"] < heading.bounding_box()["y"]  # the bar hides nothing
+
+
+def test_the_first_screen_has_the_messages(open_page):
+    page = open_page()
+    lines = page.locator(".messages li")
+    assert lines.count() == 3
+    assert lines.nth(0).inner_text().split("\n")[1].startswith("20 learned covariances instead of 1,000: ")
+    assert lines.nth(2).bounding_box()["y"] < 900
+    first = page.locator("main > section").first
+    assert first.locator("figure.chart").bounding_box()["y"] < first.locator("figure.gallery").bounding_box()["y"]
+
+
+def test_print_unfolds_everything(open_page):
+    page = open_page()
+    assert page.locator("details:not([open])").count() > 10
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_to_complain_of(open_page, scheme):
+    """axe-core, where npm has installed it for all: npm install --global axe-core."""
+    root = shutil.which("npm") and subprocess.run(["npm", "root", "-g"], capture_output=True, text=True).stdout.strip()
+    program = Path(root or ".", "axe-core", "axe.min.js")
+    if not program.is_file():
+        pytest.skip("no axe-core: npm install --global axe-core")
+    page = open_page(color_scheme=scheme, bypass_csp=True)
+    page.evaluate(OPEN_ALL)
+    page.add_script_tag(content=program.read_text())
+    found = page.evaluate("axe.run().then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html.slice(0, 120))]))")
+    assert found == []

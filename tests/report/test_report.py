@@ -12,8 +12,9 @@ import pytest
 import synthetic
 from PIL import Image
 
+from knnpress import pictures
 from knnpress.cli import main
-from knnpress.report import pictures, words, write_report
+from knnpress.report import words, write_report
 from knnpress.report.records import DataSet
 from knnpress.report.table import Cell, Column, Table, as_csv, as_html, as_markdown
 
@@ -380,3 +381,25 @@ sys.exit(main(["report", sys.argv[1], "-o", sys.argv[2]]))
 def test_the_page_is_not_too_large(whole):
     content = whole.page.read_bytes()
     assert len(content) < 2_000_000
+
+
+@pytest.mark.parametrize(("predicted", "rows"), [([1, 1, 0], ["7", "33"]), ([0, 1, 2], None)])
+def test_only_labels_that_are_doubted_are_shown(tmp_path, predicted, rows):
+    arrays = synthetic.exhibit("covariance", 3) | {"suspects_predicted": np.array(predicted)}
+    lines = synthetic.records("things", 3.0, "covariance", (0.02,))
+    plan = {"title": "T", "fingerprint": synthetic.PLAN, "data": {}}
+    folder = synthetic.write(tmp_path / "r", plan, lines, {"things": (arrays, {})})
+    written = write_report(folder, tmp_path / "r.html")
+    assert ("Labels to look at" in Page(written.page.read_text()).text) == (rows is not None)
+    table = written.files / "things-suspects.csv"
+    assert ([row["training row"] for row in rows_of(table)] if table.exists() else None) == rows
+
+
+def test_the_page_explains_its_short_names(page):
+    for said in ("Learned by SCC, stochastic covariance compression", "SHC, stochastic histogram compression"):
+        assert said in page.text
+    assert (
+        page.text.index("stochastic covariance compression") < page.text.index("SCC is") if "SCC is" in page.text else 1
+    )
+    assert "δ" not in page.text
+    assert "Counting each data set at each size as one cell" in page.text

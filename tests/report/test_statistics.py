@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from knnpress.report.statistics import compare, summarize
+from knnpress.report.statistics import compare, pool, summarize
 
 
 def test_summary_is_numpys():
@@ -37,7 +37,7 @@ def test_a_case_by_hand():
     assert found.p_better == pytest.approx(1 - found.p_worse)
     assert found.low == pytest.approx(2 - 4.302653, abs=1e-6)
     assert found.high == pytest.approx(2 + 4.302653, abs=1e-6)
-    assert found.worse is False  # p = 0.09
+    assert (found.worse, found.better) == (None, None)  # three splits are too few to judge
 
 
 def test_without_test_points_it_is_the_paired_t_test_of_scipy(rng):
@@ -70,6 +70,44 @@ def test_the_same_difference_on_every_split(shift, p_worse):
     found = compare([x + shift for x in base], base, 1.0)
     assert (found.low, found.difference, found.high) == (shift,) * 3
     assert found.p_worse == p_worse
+
+
+@pytest.mark.parametrize(("n", "judged"), [(1, False), (3, False), (4, True), (5, True)])
+def test_few_splits_are_not_judged(n, judged):
+    ours, full = [0.3 + 0.001 * k for k in range(n)], [0.1] * n
+    found = compare(ours, full, 1.0)
+    assert found.worse is (True if judged else None)
+    assert found.better is (False if judged else None)
+
+
+def test_an_interval_that_may_mean_anything_is_not_judged():
+    """Splits that disagree by tens of points: neither worse nor as good."""
+    vague = compare([0.1, 0.5, 0.2, 0.4], [0.3, 0.3, 0.3, 0.3], 1.0)
+    assert vague.high - vague.low > 0.2
+    assert (vague.worse, vague.better) == (None, None)
+    clear = compare([0.5, 0.9, 0.7, 0.9], [0.1, 0.1, 0.1, 0.1], 1.0)  # as wide, but far from zero
+    assert clear.high - clear.low > 0.2
+    assert (clear.worse, clear.better) == (True, False)
+
+
+def test_points_of_several_splits_count_once():
+    """Row 5 was missed by the second method thrice and by the first once: one point for the first, not two."""
+    first = [{5}, set(), set(), {8}]
+    second = [{5, 9}, {5}, {5}, {9, 11}]
+    found = pool(first, second)
+    assert (found.better, found.worse) == (3, 1)  # 5, 9 and 11; 8
+    assert found.p == pytest.approx(2 * (1 + 4) / 16)
+
+
+def test_pooled_counts_are_mcnemars_on_one_split(rng):
+    """On one split the sign test is the exact test of McNemar."""
+    a, b = ({int(row) for row in rng.permutation(300)[:n]} for n in (12, 60))
+    found = pool([a], [b])
+    n, k = len(a ^ b), len(a - b)
+    assert (found.better, found.worse) == (len(b - a), k)
+    assert found.p == pytest.approx(2 * stats.binom.cdf(k, n, 0.5))
+    assert not found.luck
+    assert pool([a], [a]).luck
 
 
 def test_splits_must_match():

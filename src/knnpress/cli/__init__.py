@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from knnpress import _core
-from knnpress.cli.choices import DESCRIPTORS, LEARNED, METHODS, METRICS
 from knnpress.cli.output import drop_output, notice, open_streams
+from knnpress.names import DESCRIPTORS, LEARNED, METHODS, METRICS, command_name
 
 __all__ = ["main"]
 
@@ -206,9 +206,10 @@ def _parser() -> argparse.ArgumentParser:
         "compare methods, sizes and data as a plan says",
         "knnpress experiment digits -o results/",
         "PLAN is a .toml file, or the name of a plan that ships with knnpress: demo, digits, eth80, coil20, mpeg7, "
-        "kylberg, scene15, kth, fpha, or paper for all of the paper's. The same command goes on where it was stopped.",
+        "kylberg, scene15, kth, fpha, or paper for all of the paper's; or a folder of images or a file of points, on "
+        "which the usual methods are tried. The same command goes on where it was stopped.",
     )
-    experiment.add_argument("plan", metavar="PLAN")
+    experiment.add_argument("plan", metavar="PLAN|FOLDER|POINTS")
     experiment.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="of the records")
     experiment.add_argument(
         "--data-dir", type=Path, metavar="FOLDER", help="local copies of research data (default: KNNPRESS_DATA)"
@@ -270,12 +271,12 @@ def _parser() -> argparse.ArgumentParser:
     doctor = _add(
         commands,
         "doctor",
-        "say what is wrong with points and how to mend it",
+        "say what is wrong with images or points and how to mend it",
         "knnpress doctor points.npz --fix -o mended.npz",
-        "POINTS is a .npz, .npy or .mat file, or a zarr group. The exit status is 0 where all is well, and 1 where "
-        "something is wrong. The file is never changed.",
+        "POINTS is a .npz, .npy or .mat file, or a zarr group; FOLDER holds a sub-folder of images for each class. The "
+        "exit status is 0 where all is well, and 1 where something is wrong. Nothing is ever changed.",
     )
-    doctor.add_argument("input", type=Path, metavar="POINTS")
+    doctor.add_argument("input", type=Path, metavar="POINTS|FOLDER")
     _add_labels(doctor)
     doctor.add_argument(
         "--fix", action="store_true", help="write a mended copy; with it, the exit status is the copy's"
@@ -303,6 +304,7 @@ def _add_training(parser: argparse.ArgumentParser, methods: dict[str, str]) -> N
     size.add_argument("--auto", action="store_true", help="as few prototypes as lose little")
     parser.add_argument(
         "--method",
+        type=lambda name: command_name(name, methods),
         choices=methods,
         metavar="NAME",
         help=f"{', '.join(methods)} (default: scc for matrices, swc for clouds, shc where there is a ground cost, else "
@@ -331,6 +333,7 @@ def _add_descriptor(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(DESCRIPTORS)
     parser.add_argument(
         "--descriptor",
+        type=lambda name: command_name(name, DESCRIPTORS),
         choices=DESCRIPTORS,
         metavar="NAME",
         help=f"{names} (default: color-texture; of gray images, gradient)",

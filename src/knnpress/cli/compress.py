@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from contextlib import nullcontext
 
-from knnpress.cli.choices import LEARNED
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
 from knnpress.cluster import connect
 from knnpress.compression import StochasticCompression
 from knnpress.files import check_output
+from knnpress.names import LEARNED
 
 __all__ = ["run"]
 

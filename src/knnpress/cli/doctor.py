@@ -1,4 +1,4 @@
-"""``knnpress doctor``: what is wrong with points, and how to mend it."""
+"""``knnpress doctor``: what is wrong with points or images, and how to mend it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 
 from knnpress.cli.output import notice, print_facts, print_paragraph
 from knnpress.datasets.doctor import Finding, Patient, admit, examine, mend
+from knnpress.datasets.doctor_images import examine_images
 from knnpress.datasets.points import read_raw_points
+from knnpress.datasets.stored import is_zarr
 from knnpress.files import check_output, replacing
 
 __all__ = ["run"]
@@ -20,7 +22,9 @@ _ROWS = 10  # that are listed one by one
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine a file of points; 0 where all is well, 1 where something is wrong with it (or with its mended copy)."""
+    """Examine points or images; 0 where all is well, 1 where something is wrong with them (or with a mended copy)."""
+    if args.input.is_dir() and not is_zarr(args.input):
+        return _run_folder(args)
     _check_arguments(args)
     raw = read_raw_points(args.input, args.labels)
     patient, findings = admit(raw)
@@ -47,6 +51,23 @@ def run(args: argparse.Namespace) -> int:
         print("\nstill wrong in it")
         _print_findings(left, len(mended.X))
     return int(bool(left))
+
+
+def _run_folder(args: argparse.Namespace) -> int:
+    if args.fix or args.output is not None or args.shrinkage is not None or args.labels is not None:
+        raise ValueError("a folder of images is only examined; --fix, -o, --shrinkage and --labels are for points")
+    paths, findings = examine_images(args.input)
+    classes = {path.relative_to(args.input).parts[0] for path in paths if path.parent != args.input}
+    print_facts({"folder": str(args.input), "images": f"{len(paths)} of {len(classes)} classes"})
+    if not _any_problem(findings):
+        print("\nnothing is wrong with these images")
+    for finding in findings:
+        places = [str(paths[row].relative_to(args.input)) for row in finding.rows[:_ROWS]]
+        more = ", …" if len(finding.rows) > _ROWS else ""
+        about = f"{len(finding.rows)} of {len(paths)} images: {', '.join(places)}{more}" if places else ""
+        lines = [about, f"found: {finding.found}", f"cure: {finding.cure}"]
+        print_paragraph(finding.harm, finding.what, [line for line in lines if line])
+    return int(_any_problem(findings))
 
 
 def _check_arguments(args: argparse.Namespace) -> None:

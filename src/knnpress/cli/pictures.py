@@ -15,11 +15,11 @@ import numpy as np
 from sklearn.base import clone
 
 from knnpress import descriptors
-from knnpress.cli.choices import DESCRIPTORS
 from knnpress.cli.output import notice
 from knnpress.datasets import find_images
 from knnpress.descriptors import BagOfWords, ImageFile
 from knnpress.descriptors.images import Images, are_gray
+from knnpress.names import DESCRIPTORS
 from knnpress.parallel import map_blocks
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, Callback, Indices

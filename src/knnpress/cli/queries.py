@@ -13,13 +13,13 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from knnpress import descriptors
-from knnpress.cli.choices import DESCRIPTORS, POINT_FILES
 from knnpress.cli.pictures import describe, find_pictures
 from knnpress.datasets import load_points, load_unlabelled
 from knnpress.datasets.points import read_array
 from knnpress.estimators import DescriptorClassifier
 from knnpress.exceptions import ModelFileError
 from knnpress.model_file import load
+from knnpress.names import DESCRIPTORS, POINT_FILES
 from knnpress.typing import Array, Labels
 
 __all__ = ["Model", "Queries", "open_model", "read_points", "read_queries", "split_model"]

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from knnpress import compression, estimators
-from knnpress.cli.choices import CONDENSING, LEARNED, METHODS, METRICS
 from knnpress.cli.held_out import held_out_facts
 from knnpress.cli.output import print_facts
 from knnpress.cli.pictures import describe, make_descriptor, usual_descriptor
@@ -23,6 +22,7 @@ from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.described import joined
 from knnpress.geometries import CloudSinkhorn, Geometry, Sinkhorn, as_geometry, geometry_name
 from knnpress.model_file import save
+from knnpress.names import CONDENSING, LEARNED, METHODS, METRICS
 from knnpress.typing import Array, Labels
 
 __all__ = ["TrainingSet", "fit_and_save", "make_classifier", "read_groups", "read_training_set"]

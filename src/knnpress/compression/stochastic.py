@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
+from knnpress.exceptions import warn_user
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.checkpoint import checkpoint_at
 from knnpress.learning.descent import Descent, Optimizer, Start
@@ -147,10 +147,9 @@ class StochasticCompression(BaseEstimator):
             wishes = replace(self.wishes(), fewer=fewer)
             learned, geometry, vectors = self._learn(rows, geometry, either, m, wishes, seed, groups, n_jobs, callback)
         if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
-            warnings.warn(
+            warn_user(
                 f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         labels = names[learned.labels]
         order = np.argsort(labels, kind="stable")
@@ -381,9 +380,7 @@ def _check_number(name: str, value: Any, low: float, high: float, wanted: str) -
 
 def _at_most(n_prototypes: int, n_points: int) -> int:
     if n_prototypes > n_points:
-        warnings.warn(
-            f"n_prototypes is {n_prototypes}, but there are {n_points} points; learning {n_points}", stacklevel=4
-        )
+        warn_user(f"n_prototypes is {n_prototypes}, but there are {n_points} points; learning {n_points}")
     return min(n_prototypes, n_points)
 
 

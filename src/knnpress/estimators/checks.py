@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +15,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 
 from knnpress.arrays import as_float_array
 from knnpress.cluster import as_points
+from knnpress.exceptions import warn_user
 from knnpress.geometries import Geometry
 from knnpress.parallel import MEMORY_BYTES
 from knnpress.rows import StoredPoints, is_at_hand, is_dask, is_stored
@@ -190,8 +190,7 @@ def resolve_n_prototypes(n_prototypes: int | float | str | None, n: int, n_class
     count = round(n_prototypes * n)
     if count < n_classes and (n_prototypes, n_classes) not in _told:
         _told.add((n_prototypes, n_classes))  # the folds of a cross-validation have nothing new to say
-        warnings.warn(
+        warn_user(
             f"{n_prototypes:g} of {n} points is fewer than the {n_classes} classes: learning one prototype for each",
-            stacklevel=4,
         )
     return max(count, n_classes)

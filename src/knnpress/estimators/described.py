@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from knnpress.model_file import save
+from knnpress.names import DESCRIPTORS, descriptor_class, same_name
 from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = ["DescriptorClassifier", "joined"]
@@ -21,9 +23,9 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    descriptor : transformer, or a list of them
-        From images or signals to points, e.g. `knnpress.descriptors.RegionCovariance`; of several each takes what the
-        one before gives.
+    descriptor : transformer, its name, or a list of them
+        From images or signals to points, e.g. `knnpress.descriptors.RegionCovariance` or "shape-context"; of several
+        each takes what the one before gives.
     classifier : classifier
         Of the points, e.g. `SCC`. Where its ground cost (or that of its geometry) is None, it is given the
         ``ground_cost_`` of the descriptor.
@@ -63,10 +65,10 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         **settings
             For the classifier's `fit`, e.g. sample_weight.
         """
-        chain = self.descriptor if isinstance(self.descriptor, Sequence) else [self.descriptor]
+        single = isinstance(self.descriptor, str) or not isinstance(self.descriptor, Sequence)
         descriptors, points, cost = [], X, None
-        for step in chain:
-            descriptors.append(clone(step))
+        for step in [self.descriptor] if single else self.descriptor:
+            descriptors.append(_named(step) if isinstance(step, str) else clone(step))
             points = descriptors[-1].fit_transform(points, y, **_wanted(descriptors[-1].fit, groups))
             cost = getattr(descriptors[-1], "ground_cost_", cost)
         classifier = clone(self.classifier)
@@ -109,6 +111,11 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         points = self.describe(X, groups=groups)
         return self.classifier_.predict_proba(points)
 
+    def decision_function(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
+        """Log-probability of each class, (n, n_classes); of two classes the log-odds of the second, (n,)."""
+        points = self.describe(X, groups=groups)
+        return self.classifier_.decision_function(points)
+
     def transform(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
         """Distances of images or signals to every prototype, (n, m)."""
         points = self.describe(X, groups=groups)
@@ -133,6 +140,15 @@ def joined(descriptor: Any, classifier: Any) -> DescriptorClassifier:
     model = DescriptorClassifier(clone(descriptor), plain.set_params(**dict.fromkeys(costs)))
     model.descriptors_, model.classifier_ = [descriptor], classifier
     return model
+
+
+def _named(name: str) -> Any:
+    """The descriptor that a name stands for, as on the command line or as its class is called."""
+    home = import_module("knnpress.descriptors")
+    kind, settings = descriptor_class(name) or (same_name(name, home.__all__), {})
+    if kind is None:
+        raise ValueError(f"there is no descriptor {name!r}; choose one of {', '.join(DESCRIPTORS)}, or an object")
+    return getattr(home, kind)(**settings)
 
 
 def _wanted(method: Any, groups: ArrayLike | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from knnpress.cluster import lazily
@@ -26,6 +27,7 @@ from knnpress.estimators.checks import (
     remember_features,
     resolve_n_prototypes,
 )
+from knnpress.estimators.notebook import model_summary
 from knnpress.geometries import EmbeddedGeometry, Geometry, SquaredEuclidean
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
@@ -36,6 +38,10 @@ from knnpress.rows import check_block, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["PrototypeModel", "both"]
+
+
+_LEAST_SHARE = 1e-300  # whose logarithm is finite
+_TIE_BREAK = 1e-12
 
 
 class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -138,6 +144,20 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         _, share = self._decide(X)
         return share
 
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Log-probability of each class, (n, n_classes); of two classes the log-odds of the second, (n,).
+
+        Its largest entry (with two classes its sign) is the prediction, ties settled. Without a gamma these are
+        logarithms of shares of votes, as in `predict_proba`. Of a dask array a lazy one, chunk by chunk.
+        """
+        if is_dask(X) or is_large(X):
+            return self._by_chunk("decision_function", X)
+        winner, share = self._decide(X)
+        scores = np.log(np.maximum(share, _LEAST_SHARE))
+        rows = np.arange(len(scores))
+        scores[rows, winner] = np.maximum(scores[rows, winner], scores.max(axis=1)) + _TIE_BREAK
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
     ) -> tuple[Array, Indices] | Indices:
@@ -173,13 +193,17 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             alone = getattr(copy(self).set_params(n_jobs=1), method)  # chunks are worked on side by side
             if method == "predict":
                 return lazily(alone, X, self.classes_.dtype, ())
-            if method in ("outlier_score", "score_samples"):
+            binary = method == "decision_function" and len(self.classes_) == 2
+            if binary or method in ("outlier_score", "score_samples"):
                 return lazily(alone, X, np.float64, ())
-            return lazily(
-                alone, X, np.float64, (len(self.classes_ if method == "predict_proba" else self.prototypes_),)
-            )
+            by_class = method in ("predict_proba", "decision_function")
+            return lazily(alone, X, np.float64, (len(self.classes_ if by_class else self.prototypes_),))
         one, blocks = getattr(self, method), row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
         return np.concatenate([check_block(one, np.asarray(X[rows]), rows.start) for rows in blocks])
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and below it what the model has learned; notebooks show it."""
+        return estimator_html_repr(self) + (model_summary(self) if hasattr(self, "prototypes_") else "")
 
     @property
     def _n_features_out(self) -> int:

@@ -12,9 +12,10 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
 from knnpress.descriptors import ImageFile
-from knnpress.experiments.plan import Cell
+from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import file_stem, replacing
+from knnpress.model_file import save
 from knnpress.typing import Array, Indices
 
 __all__ = ["write_exhibit"]
@@ -24,7 +25,10 @@ _SUSPECTS, _MONTAGE, _PROTOTYPES = 12, 40, 60
 
 
 def write_exhibit(folder: Path, cell: Cell, task: Task, classifier: Any, tasks: Tasks) -> None:
-    """Write `folder`/<data>.npz and .json from a fitted learned classifier; the name as `file_stem` spells it."""
+    """Write `folder`/<data>.npz and .json from a fitted learned classifier; the name as `file_stem` spells it.
+
+    Where a point can be drawn by hand, the model itself is written too, as `folder`/<data>.knnp.
+    """
     shown = _spread(classifier.prototype_labels_)
     prototypes, labels = classifier.prototypes_[shown], classifier.prototype_labels_[shown]
     D = classifier.transform(task.X)[:, shown]
@@ -52,7 +56,8 @@ def write_exhibit(folder: Path, cell: Cell, task: Task, classifier: Any, tasks: 
         "suspects_loss": losses[suspects],
         "montage_labels": task.y[montage],
     }
-    if cell.study.source == "digits-histograms":
+    drawable = cell.study.source == "digits-histograms"
+    if drawable:
         arrays["grid"] = np.array([8, 8])
     for name, rows in {"nearest_images": nearest, "suspects_images": suspects, "montage": montage}.items():
         pictures = tasks.pictures(cell.study, task.rows[rows])
@@ -62,6 +67,8 @@ def write_exhibit(folder: Path, cell: Cell, task: Task, classifier: Any, tasks: 
     stem = file_stem(cell.study.data)
     with replacing(folder / f"{stem}.npz") as out:
         np.savez_compressed(out, **arrays)
+    if drawable:
+        save(classifier, folder / f"{stem}.knnp")  # the page answers drawings with it
     how = "principal components of the " + ("whitened matrix logarithms" if task.X.ndim == 3 else "root histograms")
     with replacing(folder / f"{stem}.json") as out:
         out.write(json.dumps({"method": cell.method, "ratio": cell.ratio, "map": how}).encode())

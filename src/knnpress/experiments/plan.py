@@ -6,110 +6,20 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from knnpress.experiments.methods import METHODS, OURS
+from knnpress.datasets import load_image_folder, load_points
+from knnpress.descriptors.images import are_gray
+from knnpress.experiments.study import Cell, Study, read_study
 
-__all__ = ["Cell", "Plan", "Study", "load_plan", "plan_names"]
+__all__ = ["Plan", "load_plan", "plan_names"]
 
 _FOLDER = Path(__file__).parent / "plans"
-_MOST_SPLITS = 10_000
 #: What may change in a study without changing what any of its runs means
 _WHICH_RUNS = ("title", "features", "n_splits", "ratios", "methods", "once")
-
-
-@dataclass(frozen=True)
-class Study:
-    """One data set, described one way and divided one way, and what is to be tried on it.
-
-    Attributes
-    ----------
-    data : str
-        The name of the data set in records and figures.
-    source : str
-        A reader of `knnpress.datasets` by name ("eth80", "digits-covariances", …), or a folder of images, or a file of
-        points.
-    title : str
-    descriptor : tuple of mapping
-        Transformers of `knnpress.descriptors`, one after the other: ``{kind = "RegionCovariance", …}``. Those that
-        learn are fitted on each training part alone.
-    features : str
-        What the descriptor measures, for the reader.
-    variant : str
-        Sets apart several studies of one data set, e.g. "by object".
-    splits : str
-        "half", "half by GROUP" (of the groups of each class), "N a class", "each GROUP" (held out in turn) or "own"
-        (the data set's own, then random ones of the same size).
-    n_splits : int
-    ratios : tuple of float
-        Sizes of compressed sets, as shares of the training set.
-    methods : tuple of str
-        On all splits; those that compress, at all ratios.
-    once : tuple of str
-        Only on the first split.
-    reg : float
-        Of Sinkhorn's distance, in units of the median positive cost.
-    label_noise : float
-        Share of training labels to replace by wrong ones.
-    subset : int or None
-        Only so many points, drawn at random from each class.
-    settings : mapping of str to mapping
-        Parameters of a method that differ from its usual ones; of a learned one also those of its compressor.
-    """
-
-    data: str
-    source: str
-    title: str = ""
-    descriptor: tuple[Mapping[str, Any], ...] = ()
-    features: str = ""
-    variant: str = ""
-    splits: str = "half"
-    n_splits: int = 5
-    ratios: tuple[float, ...] = (0.02, 0.04, 0.08, 0.16)
-    methods: tuple[str, ...] = ()
-    once: tuple[str, ...] = ()
-    reg: float = 0.1
-    label_noise: float = 0.0
-    subset: int | None = None
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def cells(self) -> Iterator[Cell]:
-        """All runs of the study."""
-        for split in range(self.n_splits):
-            for method in self.methods if split else (*self.methods, *self.once):
-                sized, alone = METHODS[method].sized, METHODS[method].alone
-                for ratio in (*(self.ratios if sized else ()), *((None,) if alone else ())):
-                    yield Cell(self, split, method, ratio)
-
-    @property
-    def name(self) -> str:
-        """The data set and the variant."""
-        return f"{self.data} {self.variant}".strip()
-
-    @property
-    def group(self) -> str | None:
-        """What the splits divide by, e.g. "object_id"; None where they divide by points."""
-        starts = [start for start in ("half by ", "each ") if self.splits.startswith(start)]
-        return self.splits.removeprefix(starts[0]) if starts else None
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run: a method at one size (None: its own) on one split."""
-
-    study: Study
-    split: int
-    method: str
-    ratio: float | None
-
-    @property
-    def id(self) -> str:
-        """Names the run within its plan."""
-        size = "" if self.ratio is None else f" {self.ratio:g}"
-        return f"{self.study.name} / {self.split} / {self.method}{size}"
 
 
 @dataclass(frozen=True)
@@ -154,17 +64,21 @@ def plan_names() -> list[str]:
 
 
 def load_plan(plan: str | os.PathLike[str]) -> Plan:
-    """Read a plan: one that ships with knnpress, by name, or a TOML file.
+    """Read a plan: one that ships with knnpress, by name, or a TOML file; or make one for a folder or a file of points.
 
     Paths in a file are relative to it. ``include = ["eth80", …]`` takes over the studies of other plans.
     """
     path = Path(plan)
     if path.suffix != ".toml":
-        path = _FOLDER / f"{plan}.toml"
-        if not path.is_file():
+        shipped = _FOLDER / f"{plan}.toml"
+        if not shipped.is_file():
+            if path.exists():
+                return _plan_of(path)
             raise ValueError(
-                f"there is no plan {str(plan)!r}; choose one of {', '.join(plan_names())}, or a .toml file"
+                f"there is no plan {str(plan)!r}; choose one of {', '.join(plan_names())}, or give a .toml file, a "
+                "folder of images or a file of points"
             )
+        path = shipped
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -183,7 +97,7 @@ def _plan(content: dict[str, Any], path: Path) -> Plan:
         raise ValueError(f"{path} says {', '.join(sorted(unknown))}, which means nothing in a plan")
     included = [study for name in content.get("include", []) for study in load_plan(name).studies]
     defaults = content.get("defaults", {})
-    own = [_study({**defaults, **table}, path) for table in content.get("study", [])]
+    own = [read_study({**defaults, **table}, path) for table in content.get("study", [])]
     studies = (*included, *own)
     if not studies:
         raise ValueError(f"{path} has no [[study]]; a plan needs at least one")
@@ -194,41 +108,20 @@ def _plan(content: dict[str, Any], path: Path) -> Plan:
     return Plan(path.stem, content.get("title", path.stem), studies, int(content.get("seed", 0)))
 
 
-def _study(table: dict[str, Any], path: Path) -> Study:
-    where = f"{path}, study {table.get('data', '?')!r}"
-    known = {f.name for f in fields(Study)}
-    if set(table) - known:
-        raise ValueError(
-            f"{where} says {', '.join(sorted(set(table) - known))}; a study knows {', '.join(sorted(known))}"
-        )
-    missing = {"data", "source", "methods"} - set(table)
-    if missing:
-        raise ValueError(f"{where} lacks {', '.join(sorted(missing))}")
-    for name in ("data", "source", "title", "variant", "features", "splits"):
-        if not isinstance(table.get(name, ""), str):
-            raise ValueError(f"{where} has {name} = {table[name]!r}; give text")
-    for method in (*table["methods"], *table.get("once", ())):
-        if method not in METHODS:
-            raise ValueError(f"{where} asks for {method!r}; known methods: {', '.join(METHODS)}")
-    if not all(isinstance(r, (int, float)) and 0 < r <= 1 for r in table.get("ratios", ())):
-        raise ValueError(f"{where} has ratios {table['ratios']}; give shares of the training set, e.g. 0.02")
-    if not isinstance(table.get("n_splits", 5), int) or not 1 <= table.get("n_splits", 5) <= _MOST_SPLITS:
-        raise ValueError(f"{where} has n_splits {table['n_splits']!r}; give 1 to {_MOST_SPLITS}")
-    source = table["source"]
-    beside = path.parent / source
-    if beside.exists():
-        table = {**table, "source": str(beside.resolve())}
-    lists = {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
-    study = Study(**{"title": table["data"], **table, **lists})
-    grouped = [method for method in (*study.methods, *study.once) if METHODS[method].takes_groups]
-    if grouped and study.group is None:
-        raise ValueError(
-            f"{where} asks for {grouped[0]!r}, but its splits, {study.splits!r}, know no groups; choose 'half by "
-            "GROUP' or 'each GROUP'"
-        )
-    return study
-
-
-def ours(study: Study) -> str | None:
-    """The learned method of a study, if it has one."""
-    return next((method for method in study.methods if method in OURS), None)
+def _plan_of(path: Path) -> Plan:
+    """The usual methods on somebody's own images or points."""
+    name = path.resolve().stem
+    table: dict[str, Any] = {"data": name, "source": str(path.resolve()), "ratios": [0.02, 0.04, 0.08]}
+    if path.is_dir():
+        gray = are_gray(load_image_folder(path).images)
+        learned, table["descriptor"] = "SCC", "gradient" if gray else "color-texture"
+    else:
+        points = load_points(path)
+        if points.X.ndim == 2 and points.ground_cost is None:
+            raise ValueError(
+                f"{path} holds vectors, or histograms without a ground_cost; an experiment needs matrices, or "
+                "histograms with the array ground_cost in the file. `knnpress compare` takes vectors"
+            )
+        learned = "SCC" if points.X.ndim == 3 else "SHC"
+    table["methods"] = ["full", "Subsample", "Condensed", learned]
+    return Plan(name, name, (read_study(table, path),))

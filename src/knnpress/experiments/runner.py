@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,8 +16,9 @@ import numpy as np
 from knnpress.experiments.exhibits import write_exhibit
 from knnpress.experiments.measure import best_seconds, measure
 from knnpress.experiments.methods import CONDENSING
-from knnpress.experiments.plan import Cell, Plan, ours
+from knnpress.experiments.plan import Plan
 from knnpress.experiments.records import Recorder
+from knnpress.experiments.study import Cell, ours
 from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import replacing
 from knnpress.parallel import map_tasks
@@ -79,17 +80,14 @@ def run_plan(
     seconds = _describe(plan, tasks, recorder)
     costs = {cell.id: seconds[cell.study.name](cell) for cell in plan.cells()}
     waiting = [cell for cell in plan.cells() if cell.id not in done]
-    total = sum(costs[cell.id] for cell in waiting) / n_jobs
-    say(f"{len(waiting)} of {len(costs)} runs to do; about {_span(total)} on this machine")
-    # neighbours in cost and data: the cheap ones first, and points are seldom read twice
-    waiting.sort(key=lambda cell: (round(np.log2(costs[cell.id])), cell.study.name, cell.split, costs[cell.id]))
+    say(f"{len(waiting)} of {len(costs)} runs to do; about {_span(_left(waiting, [], costs) / n_jobs)} on this machine")
+    waiting = _in_order(waiting, costs)
     jobs = [_Job(cell, plan.seed, str(recorder.folder), where) for cell in waiting]
-    start, spent = time.monotonic(), 0.0
-    for count, record in enumerate(map_tasks(_run, jobs, n_jobs), 1):
+    to_do, seen = {cell.id: cell for cell in waiting}, []
+    for count, (record, took) in enumerate(map_tasks(_run, jobs, n_jobs), 1):
         recorder.append(record)
-        spent += costs[record["id"]]
-        slower = (time.monotonic() - start + 0.1 * total) / (spent / n_jobs + 0.1 * total)  # than guessed
-        left = (total - spent / n_jobs) * slower
+        seen.append((to_do.pop(record["id"]), took))
+        left = _left(to_do.values(), seen, costs) / n_jobs
         error = f"error {100 * record['test_error']:.2f} %" if "test_error" in record else record["failure"]
         facts: dict[str, Any] = {"now": f"{record['id']}: {error}", "left": f"{_span(left)} left"}
         if callback is not None and callback(len(done) + count, len(costs), facts):
@@ -103,15 +101,50 @@ def _tasks(folder: str, data_dir: str | None, seed: int) -> Tasks:
     return Tasks(Path(folder) / "cache", data_dir, seed)
 
 
-def _run(job: _Job) -> dict[str, Any]:
-    cell = job.cell
+def _in_order(cells: Iterable[Cell], costs: dict[str, float]) -> list[Cell]:
+    """The cheap ones first, but before them one run of each method, by which to tell how long the others will take.
+
+    Neighbours in cost and data: points are seldom read twice.
+    """
+    cells = sorted(
+        cells, key=lambda cell: (round(np.log2(costs[cell.id])), cell.study.name, cell.split, costs[cell.id])
+    )
+    first: dict[tuple[str, str], Cell] = {}
+    for cell in cells:
+        first.setdefault((cell.study.name, cell.method), cell)
+    ahead = {cell.id for cell in first.values()}
+    return [*first.values(), *(cell for cell in cells if cell.id not in ahead)]
+
+
+def _left(cells: Iterable[Cell], seen: list[tuple[Cell, float]], costs: dict[str, float]) -> float:
+    """Seconds that runs will take one after another: the guesses, corrected by what runs like them took."""
+    took: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+    for cell, seconds in seen:
+        for like in _alike(cell):
+            took.setdefault(like, []).append((seconds, costs[cell.id]))
+
+    def slower(cell: Cell) -> float:
+        known = next((took[like] for like in _alike(cell) if like in took), [(1.0, 1.0)])
+        return sum(seconds for seconds, _ in known) / sum(guess for _, guess in known)
+
+    return sum(costs[cell.id] * slower(cell) for cell in cells)
+
+
+def _alike(cell: Cell) -> tuple[tuple[Any, ...], ...]:
+    """What a run has in common with others, the most telling first."""
+    return (cell.study.name, cell.method, cell.ratio), (cell.study.name, cell.method), (cell.study.name,), ()
+
+
+def _run(job: _Job) -> tuple[dict[str, Any], float]:
+    """The record of a run, and the seconds it took."""
+    start, cell = time.monotonic(), job.cell
     tasks = _tasks(job.folder, job.data_dir, job.seed)
     task = tasks.task(cell.study, cell.split)
     record, classifier = measure(cell, task, job.seed)
     first = cell.split == 0 and not cell.study.variant and cell.ratio == min(cell.study.ratios)
     if classifier is not None and first and cell.method == ours(cell.study):
         write_exhibit(Path(job.folder) / "exhibits", cell, task, classifier, tasks)
-    return record
+    return record, time.monotonic() - start
 
 
 def _divide(plan: Plan, recorder: Recorder, data_dir: str | None, n_jobs: int, say: Callable[[str], Any]) -> None:

@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from knnpress import datasets, descriptors
 from knnpress.datasets import Dataset, ImageDataset
-from knnpress.experiments.plan import Study
+from knnpress.experiments.study import Study
 from knnpress.files import replacing
 from knnpress.geometries import JBLD, Geometry, Sinkhorn
 from knnpress.typing import Array, Indices

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+from knnpress.exceptions import warn_user
 from knnpress.typing import Array
 
 __all__ = ["barycenter"]
@@ -43,11 +43,10 @@ def barycenter(X: Array, weights: Array, cost: Array, debiased: bool, tol: float
         b, error = _staged(X, weights, cost, debiased, tol)
         tol = max(tol, _STAGED_TOL)
     if error > tol:
-        warnings.warn(
+        warn_user(
             f"the barycenter did not converge (its marginals differ by {error:.1e}): it is that of a larger reg, or "
             "near it; raise reg",
             ConvergenceWarning,
-            stacklevel=3,
         )
     return b / b.sum()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -12,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, warn_user
 from knnpress.geometries.base import (
     EmbeddedGeometry,
     Focus,
@@ -506,7 +505,7 @@ def _iterate_centroid(geometry: JBLD | AIRM, X: Array, weights: Array, max_iter:
             return C
         least = min(least, moved)
     name = type(geometry).__name__
-    warnings.warn(f"the {name} centroid did not converge in {max_iter} steps", ConvergenceWarning, stacklevel=3)
+    warn_user(f"the {name} centroid did not converge in {max_iter} steps", ConvergenceWarning)
     return C
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from knnpress.report.looks import OURS, is_full, method_order
 from knnpress.report.records import DataSet, Record, Results
-from knnpress.report.statistics import Comparison, Summary, compare, summarize
+from knnpress.report.statistics import Comparison, Pooled, Summary, compare, pool, summarize
 
 __all__ = ["Case", "Cell", "Verdict", "cases_of", "judge", "margin"]
 
@@ -70,6 +70,16 @@ class Case:
         shares = [r.n_test / r.n_train for r in self.records(*first) if r.split in splits and r.n_train]
         share = summarize(shares).mean if shares else 1.0
         return compare([errors[0][s] for s in splits], [errors[1][s] for s in splits], share)
+
+    def pooled(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Pooled | None:
+        """One (method, ratio) against another on each test point; None where the records do not name the points."""
+        wrong = [
+            {r.split: r.wrong_rows for r in self.records(*one) if r.wrong_rows is not None} for one in (first, second)
+        ]
+        splits = sorted(wrong[0].keys() & wrong[1].keys())
+        if not splits or len(splits) < len({record.split for record in self.records(*first)}):
+            return None
+        return pool([wrong[0][split] for split in splits], [wrong[1][split] for split in splits])
 
 
 @dataclass(frozen=True)
@@ -136,9 +146,10 @@ class Verdict:
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
         missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
         untested = sum(cell.comparison.worse is None for cell in self.cells)
-        missing += f" ({untested} could not be tested, for lack of a second split)" if untested else ""
+        missing += f" ({untested} could not be judged: too few splits)" if untested else ""
         return (
-            f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not significantly worse than the full "
+            f"Counting each data set at each size as one cell, {' and '.join(names)} "
+            f"{'is' if len(names) == 1 else 'are'} not significantly worse than the full "
             f"training set in {self.not_worse} of {n} cell{'s' * (n > 1)} and within 0.5 points of it (1 point "
             f"where its error is above 10 %) in {self.within}; both hold in {self.both} of {n}{missing}."
         )

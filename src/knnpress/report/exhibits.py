@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knnpress.report.pictures import correlation, heat, image, shades
+from knnpress.pictures import correlation, heat, image, shades
 from knnpress.report.records import Exhibit
 from knnpress.typing import Array
 
@@ -115,7 +115,10 @@ def confusion_of(exhibit: Exhibit) -> Array | None:
 
 
 def suspects_of(exhibit: Exhibit, images: bool) -> Suspects | None:
-    """Training points that look mislabelled, the most doubtful first, with their images if `images`."""
+    """Training points that the model takes for another class, the most doubtful first, with their images if `images`.
+
+    None where there is no such point, and so nothing to look at.
+    """
     rows, labels, predicted = (_labels(exhibit, f"suspects_{name}") for name in ("row", "label", "predicted"))
     losses = exhibit.get("suspects_loss", (1,))
     if rows is None or labels is None or predicted is None or losses is None or losses.dtype.kind not in "fiu":
@@ -124,8 +127,12 @@ def suspects_of(exhibit: Exhibit, images: bool) -> Suspects | None:
         return None
     pictures = exhibit.get("suspects_images", (3, 4)) if images else None
     fitting = pictures is not None and len(pictures) == len(rows)
-    shown = [image(pictures[k]) if fitting and pictures is not None else None for k in range(len(rows))]
-    return Suspects(rows.tolist(), labels.tolist(), predicted.tolist(), losses.tolist(), shown)
+    doubtful = np.flatnonzero(labels != predicted)
+    if not len(doubtful):
+        return None
+    shown = [image(pictures[k]) if fitting and pictures is not None else None for k in doubtful]
+    listed = [values[doubtful].tolist() for values in (rows, labels, predicted, losses)]
+    return Suspects(listed[0], listed[1], listed[2], listed[3], shown)
 
 
 def montage_of(exhibit: Exhibit, images: bool) -> Montage | None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.pictures import heat
 from knnpress.report.analysis import Case, cells_of, margin
 from knnpress.report.curves import Series, curves_of
 from knnpress.report.exhibits import Gallery, Map, Montage, Suspects
 from knnpress.report.looks import PALETTE
-from knnpress.report.pictures import heat
 from knnpress.report.records import DataSet
 from knnpress.typing import Array
 

@@ -5,10 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["OURS", "Look", "is_full", "looks", "method_order", "palette_css", "title_of"]
+__all__ = ["LONG_NAMES", "METHOD_WORDS", "OURS", "Look", "is_full", "looks", "method_order", "palette_css", "title_of"]
 
 #: Learned prototypes by our own settings
 OURS = ("SCC", "SHC", "SNC")
+
+#: What the short names stand for
+LONG_NAMES = {
+    "SCC": ", stochastic covariance compression",
+    "SHC": ", stochastic histogram compression",
+    "SNC": ", stochastic neighbor compression",
+}
+
+#: What a method does, for somebody who has not heard of it
+METHOD_WORDS = {
+    "full": "every training point is kept, and the nearest one names the class",
+    **dict.fromkeys(OURS, "a few artificial points, learned so that nearest neighbours among them are right"),
+    **dict.fromkeys((f"{name} paper" for name in OURS), "the same with the settings of the paper that introduced it"),
+    "Subsample": "training points drawn at random",
+    "ClassCentroids": "means of the points of each class, or of clusters of them",
+    "Condensed": "training points added until all others are classified rightly (Hart's condensed nearest neighbour)",
+    "Reduced": "the condensed set without points that it can do without",
+    "FastCondensed": "a condensed set that does not depend on the order of the points (FCNN)",
+    "RandomMutation": "training points exchanged at random as long as that helps (RMHC)",
+    "MDM": "one Riemannian mean for each class; the nearest mean names it",
+    "tangent space + LR": "logistic regression in the tangent space",
+    "SPDNet": "a neural network on covariance matrices",
+}
 
 #: For light and for dark paper
 PALETTE = {

@@ -267,6 +267,8 @@
 
   for (const figure of document.querySelectorAll("figure.chart")) new Chart(figure);
 
+  addEventListener("beforeprint", () => { for (const folded of document.querySelectorAll("details")) folded.open = true; });
+
   for (const figure of document.querySelectorAll("figure.map")) {
     const select = figure.querySelector("select");
     select?.addEventListener("change", () => {

@@ -8,15 +8,17 @@ import json
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
-from statistics import median
 
 from knnpress.report import tables, words
 from knnpress.report.analysis import Case, Verdict, cases_of, judge
 from knnpress.report.curves import alt_text, curves_of
-from knnpress.report.looks import is_full, palette_css, title_of
-from knnpress.report.paper import CITATION, PAPER, PARTIAL
+from knnpress.report.drawing import drawing_box, drawing_script
+from knnpress.report.looks import LONG_NAMES, METHOD_WORDS, is_full, palette_css, title_of
+from knnpress.report.message import message_of
+from knnpress.report.paper import CITATION, PAPER
 from knnpress.report.records import DataSet, Exhibit, Results
-from knnpress.report.showcase import show, show_montage
+from knnpress.report.showcase import show_montage, show_prototypes, show_rest
+from knnpress.report.statistics import LEAST_SPLITS, WIDEST
 from knnpress.report.table import as_html
 
 __all__ = ["make_page"]
@@ -32,19 +34,28 @@ def make_page(results: Results, images: bool = True) -> str:
         Whether to show images of the data.
     """
     cases = cases_of(results)
-    verdict = judge(cases, results.planned)
-    script = files("knnpress.report").joinpath("page.js").read_text(encoding="utf-8")
+    program = files("knnpress.report").joinpath("page.js").read_text(encoding="utf-8")
     style = palette_css() + files("knnpress.report").joinpath("page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    drawn = next((name for name in cases if results.exhibits[name].script), None)  # one page, one drawing box
+    sections = [
+        _data_section(some, results.exhibits[name], images, drawing_box() if name == drawn else "")
+        for name, some in cases.items()
+    ]
+    scripts = {"": program}
+    if drawn is not None:
+        scripts[' type="module"'] = drawing_script(results.exhibits[drawn].script)
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts.values())
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}"
     body = "\n".join(
         [
-            _head(results, cases, verdict),
+            _head(results, cases),
+            _contents(cases),
             "<main>",
-            _summary(cases, verdict),
-            *(_data_section(some, results.exhibits[name], images) for name, some in cases.items()),
+            *sections,
+            _summary(cases, judge(cases, results.planned)),
             _notes(results, cases),
             "</main>",
+            *(f"<script{kind}>{script}</script>" for kind, script in scripts.items()),
         ]
     )
     return (
@@ -52,79 +63,39 @@ def make_page(results: Results, images: bool = True) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="generator" content="knnpress report">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(results.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n"
-        f"<script>{script}</script>\n</body>\n</html>\n"
+        f"<title>{escape(results.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
-def _head(results: Results, cases: dict[str, list[Case]], verdict: Verdict) -> str:
-    links = "".join(f'<li><a href="#{_anchor(k)}">{escape(some[0].data.title)}</a></li>' for k, some in cases.items())
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _head(results: Results, cases: dict[str, list[Case]]) -> str:
+    """The title, and what came out on each data set, a line each."""
+    lines = []
+    for name, some in cases.items():
+        message = message_of(some[0])
+        if message is not None:
+            link = f'<a href="#{_anchor(name)}">{escape(some[0].data.title)}</a>'
+            lines.append(f"<li>{link}<span>{escape(message.headline)}</span></li>")
     return (
         f'<header><p class="kicker">knnpress</p><h1>{escape(results.title)}</h1>'
-        f'<p class="verdict">{escape(verdict.sentence())}</p>{_tiles(cases, verdict)}'
-        f'<nav aria-label="Data sets"><ul>{links}</ul></nav><p class="made">{escape(_made(results))}</p></header>'
+        f'<ul class="messages">{"".join(lines)}</ul></header>'
     )
+
+
+def _contents(cases: dict[str, list[Case]]) -> str:
+    places = {_anchor(name): some[0].data.title for name, some in cases.items()}
+    places |= {"summary": "All data sets", "notes": "How to read this"}
+    links = "".join(f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, title in places.items())
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
 def _anchor(name: str) -> str:
     return "data-" + "".join(
         letter if letter.isascii() and letter.isalnum() else f"-{ord(letter):x}-" for letter in name
     )
-
-
-def _tiles(cases: dict[str, list[Case]], verdict: Verdict) -> str:
-    n = len(verdict.cells)
-    facts: list[tuple[str, str, str]] = []
-    if n:
-        facts.append(
-            (
-                str(verdict.both),
-                f" / {n}",
-                "cells as good as the full set: not significantly worse, and within the margin",
-            )
-        )
-    if verdict.rivals:
-        won = verdict.rivals - len(verdict.lost)
-        facts.append((str(won), f" / {verdict.rivals}", "comparisons with a method of the same size not lost"))
-    smallest = [cell for cell in verdict.cells if cell.ratio == min(cell.case.ratios)]
-    speeds = []
-    for cell in smallest:
-        speed = cell.case.summary(
-            str(cell.case.ours), cell.ratio, lambda r: _divide(r.full_query_seconds, r.query_seconds)
-        )
-        speeds += [speed.mean] if speed else []
-    if speeds:
-        facts.append(
-            (
-                f"{median(speeds):.0f}",
-                " ×",
-                "faster queries through predict at the smallest size, median of the data sets",
-            )
-        )
-    gains = []
-    for cell in verdict.cells:
-        printed = PAPER.get(cell.case.data.name, {}).get(cell.ratio)
-        train = cell.case.summary(str(cell.case.ours), cell.ratio, lambda r: r.train_seconds)
-        if printed and train and train.mean > 0 and cell.case.data.name not in PARTIAL:
-            gains.append(printed.train_seconds / train.mean)
-    if gains:
-        facts.append(
-            (f"{median(gains):.0f}", " ×", "below the paper's training times (another machine), median of the cells")
-        )
-    elif smallest:
-        sizes = [cell.case.summary(str(cell.case.ours), cell.ratio, lambda r: r.train_seconds) for cell in smallest]
-        known = [size.mean for size in sizes if size]
-        if known:
-            facts.append((words.duration(median(known)), "", "to learn the smallest set, median of the data sets"))
-    tiles = "".join(
-        f"<div><dt>{escape(what)}</dt><dd>{escape(value)}<small>{escape(unit)}</small></dd></div>"
-        for value, unit, what in facts
-    )
-    return f'<dl class="tiles">{tiles}</dl>' if tiles else ""
-
-
-def _divide(above: float | None, below: float | None) -> float | None:
-    return above / below if above and below else None
 
 
 def _made(results: Results) -> str:
@@ -154,10 +125,10 @@ def _machine(machine: dict[str, object]) -> str:
 
 
 def _summary(cases: dict[str, list[Case]], verdict: Verdict) -> str:
-    parts = [as_html(table) for table in tables.overviews(cases)]
+    parts = [f"<p>{escape(verdict.sentence())}</p>", *(as_html(table) for table in tables.overviews(cases))]
     parts += [f"<p>{escape(_rivals(verdict))}</p>"] if verdict.rivals else []
-    parts += [as_html(table) for table in (tables.speed_ups(cases), tables.training_times(cases)) if table]
-    return f'<section id="summary"><h2>All data sets</h2>{"".join(parts)}</section>' if parts else ""
+    parts += [as_html(table, fold=True) for table in (tables.speed_ups(cases), tables.training_times(cases)) if table]
+    return f'<section id="summary"><h2>All data sets</h2>{"".join(parts)}</section>'
 
 
 def _rivals(verdict: Verdict) -> str:
@@ -174,21 +145,39 @@ def _rivals(verdict: Verdict) -> str:
     )
 
 
-def _data_section(cases: list[Case], exhibit: Exhibit, images: bool) -> str:
+def _data_section(cases: list[Case], exhibit: Exhibit, images: bool, drawing: str) -> str:
     case, data = cases[0], cases[0].data
-    parts = [f"<h2>{escape(data.title)}</h2>", _facts(data, case), show_montage(data, exhibit, images), _chart(cases)]
-    parts.append(as_html(tables.errors(cases)))
-    parts += [as_html(table) for table in (tables.minus_full(cases), tables.same_size(cases)) if table]
-    if case.ours:
-        parts.append(as_html(tables.other_models(case)))
-        parts.append(f"<p>{escape(_winners(case))}</p>")
-    distances = tables.other_distances(case)
-    parts += [as_html(distances)] if distances else []
-    parts.append(show(data, exhibit, images))
+    folded = [tables.errors(cases), tables.minus_full(cases), tables.same_size(cases)]
+    folded += [tables.other_models(case)] if case.ours else []
+    folded += [tables.other_distances(case)]
+    parts = [
+        f"<h2>{escape(data.title)}</h2>",
+        _lead(case),
+        _chart(cases),
+        drawing,
+        show_montage(data, exhibit, images),
+        show_prototypes(data, exhibit, images),
+        f"<p>{escape(won)}</p>" if case.ours and (won := _winners(case)) else "",
+        *(as_html(table, fold=True) for table in folded if table),
+        show_rest(data, exhibit, images),
+        _about(data, case),
+    ]
     return f'<section id="{_anchor(data.name)}">{"".join(parts)}</section>'
 
 
-def _facts(data: DataSet, case: Case) -> str:
+def _lead(case: Case) -> str:
+    """The message, whether to believe it, and what the learned points are."""
+    message = message_of(case)
+    if message is None:
+        return ""
+    learned = f"Learned by {case.ours}{LONG_NAMES.get(str(case.ours), '')}."
+    return (
+        f'<p class="message">{escape(message.headline)}</p><p>{escape(f"{message.judgement} {learned}")}</p>'
+        f'<p class="note">{escape(message.speed)}</p>'
+    )
+
+
+def _about(data: DataSet, case: Case) -> str:
     sizes = [
         record.n_train
         for method in case.methods
@@ -207,27 +196,32 @@ def _facts(data: DataSet, case: Case) -> str:
     about = {"Features": data.features, "Splits": data.protocol}
     text = " ".join(f"{name}: {words.stop(said)}" for name, said in about.items() if said)
     cited = f'<p class="note">{escape(data.citation)}</p>' if data.citation else ""
-    return f'<dl class="facts">{listed}</dl>' + (f"<p>{escape(text)}</p>" if text else "") + cited
+    return (
+        f'<details><summary><h3>The data</h3></summary><dl class="facts">{listed}</dl>'
+        + (f"<p>{escape(text)}</p>" if text else "")
+        + f"{cited}</details>"
+    )
 
 
 def _winners(case: Case) -> str:
-    """Say plainly which models without a ratio beat ours, and where."""
-    beaten = []
+    """Say plainly which models without a ratio beat ours, and where; nothing where there are too few splits."""
+    beaten, judged = [], False
     for method in case.methods:
         if not case.records(method, None) or method == case.ours:
             continue
+        against = {ratio: case.compare((str(case.ours), ratio), (method, None)) for ratio in case.ratios}
+        judged |= any(one is not None and one.judged for one in against.values())
         where = [
-            f"{words.ratio_of(ratio)} ({words.points(-comparison.difference)})"
-            for ratio in case.ratios
-            if (comparison := case.compare((str(case.ours), ratio), (method, None))) is not None and comparison.worse
+            f"{words.ratio_of(ratio)} ({words.points(-one.difference)})"
+            for ratio, one in against.items()
+            if one and one.worse
         ]
         if where:
             beaten.append(f"{title_of(method)} errs significantly less than ours at {', '.join(where)}")
-    return (
-        words.stop("; ".join(beaten))
-        if beaten
-        else "No model in this table errs significantly less than ours at any size."
-    )
+    if beaten:
+        said = words.stop("; ".join(beaten))
+        return said[0].upper() + said[1:]
+    return "None of the other models errs significantly less than ours at any size." if judged else ""
 
 
 def _chart(cases: list[Case]) -> str:
@@ -246,11 +240,24 @@ def _chart(cases: list[Case]) -> str:
     packed = json.dumps(content, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     return (
         f'<figure class="chart"><div class="controls"></div><div class="plot"></div>'
-        '<noscript><p class="note">The curves are drawn by JavaScript; the table below has all their figures.</p>'
+        '<noscript><p class="note">The curves are drawn by JavaScript; the tables below have all their figures.</p>'
         "</noscript><figcaption>Mean test error over splits; bands and bars are one standard deviation. Hollow "
         "markers: the size at which a condensing method stops by itself. Lines across: methods without sizes to "
         "choose from. Point, tap or use the arrow keys to read values; press a name to hide or show it.</figcaption>"
-        f'<script type="application/json">{packed}</script></figure>'
+        f'<script type="application/json">{packed}</script>{_glossary(cases)}</figure>'
+    )
+
+
+def _glossary(cases: list[Case]) -> str:
+    """What the methods of a chart are."""
+    known = {method: METHOD_WORDS.get(method, "") for case in cases for method in case.methods}
+    terms = "".join(
+        f"<dt>{escape(title_of(method))}</dt><dd>{escape(said)}</dd>" for method, said in known.items() if said
+    )
+    return (
+        f'<details class="glossary"><summary>What these methods are</summary><dl>{terms}</dl></details>'
+        if terms
+        else ""
     )
 
 
@@ -274,11 +281,14 @@ def _notes(results: Results, cases: dict[str, list[Case]]) -> str:
     notices = "".join(f"<li>{escape(text)}</li>" for text in results.notices)
     return (
         '<section id="notes"><h2>How to read this</h2>'
-        "<p>A cell is one data set at one size; variants do not count. Significance is by the "
-        f"{escape(tables.TEST)}, one-sided for “ours errs more” at 5 %; intervals are two-sided, 95 %. Standard "
-        "deviations are over splits. The report computed nothing but means, deviations and tests.</p>"
+        "<p>Counts are of the plain experiments; variants do not count. Significance is by the "
+        f"{escape(tables.TEST)}, one-sided for “ours errs more” at 5 %; intervals are two-sided, 95 %. Fewer than "
+        f"{LEAST_SPLITS} splits are not judged, nor are differences that are neither clear nor known to "
+        f"{100 * WIDEST:g} points. Whether a difference could be luck is said by the sign test over test "
+        "points, each counted once for the method that was right on it more often, where the records name the points. "
+        "Standard deviations are over splits. The report computed nothing but means, deviations and tests.</p>"
         f"{paper}{once}"
-        f"{as_html(settings) if settings else ''}{as_html(failures) if failures else ''}"
+        f"{as_html(settings, fold=True) if settings else ''}{as_html(failures) if failures else ''}"
         + (f'<h3>Left out</h3><ul class="notices">{notices}</ul>' if notices else "")
-        + "</section>"
+        + f'<p class="made">{escape(_made(results))}</p></section>'
     )

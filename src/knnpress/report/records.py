@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from knnpress.export.js import js_source
+from knnpress.export.tables import exported
 from knnpress.files import file_stem, read_npz
+from knnpress.model_file import load
+from knnpress.report.drawing import DRAWN_PIXELS
 from knnpress.typing import Array
 
 __all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
@@ -19,6 +23,8 @@ class Record:
     """One run.
 
     Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own.
+    `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that
+    of all distances. `metric` is what a learned model chose, `wrong_rows` the test points that it got wrong.
     `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
     """
 
@@ -37,8 +43,11 @@ class Record:
     train_cpu_seconds: float | None
     query_seconds: float | None
     full_query_seconds: float | None
+    full_search_seconds: float | None
     distance_seconds: float | None
     full_distance_seconds: float | None
+    metric: str
+    wrong_rows: frozenset[int] | None
     params: dict[str, Any]
     versions: dict[str, Any]
     machine: dict[str, Any]
@@ -80,12 +89,16 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """Arrays to show of one data set, and how they came about."""
+    """Arrays to show of one data set, and how they came about.
+
+    `script` is a model in JavaScript, where points can be drawn by hand.
+    """
 
     arrays: dict[str, Array] = field(default_factory=dict)
     method: str = ""
     ratio: float | None = None
     map: str = ""
+    script: str = ""
 
     def get(self, name: str, ndim: tuple[int, ...]) -> Array | None:
         """An array that is there, is not empty and has so many dimensions; None otherwise."""
@@ -196,7 +209,7 @@ def _record(raw: dict[str, Any]) -> Record:
     split = _known_count(raw, "split")
     if split is None or not isinstance(raw["data"], str) or not isinstance(raw["method"], str):
         raise ValueError("no split, data or method")
-    seconds = ("train_seconds", "train_cpu_seconds", "query_seconds", "full_query_seconds")
+    seconds = ("train_seconds", "train_cpu_seconds", "query_seconds", "full_query_seconds", "full_search_seconds")
     numbers = ("train_error", "reference_error", *seconds, "distance_seconds", "full_distance_seconds")
     return Record(
         data=raw["data"],
@@ -209,6 +222,8 @@ def _record(raw: dict[str, Any]) -> Record:
         n_prototypes=_known_count(raw, "n_prototypes"),
         test_error=None if failure is not None else error,
         **{name: _known_number(raw, name) for name in numbers},
+        metric=_text(_mapping(raw.get("chosen")).get("metric")),
+        wrong_rows=_known_rows(raw.get("wrong_rows")),
         params=_known_mapping(raw, "params"),
         versions=_known_mapping(raw, "versions"),
         machine=_known_mapping(raw, "machine"),
@@ -230,6 +245,14 @@ def _known_count(raw: dict[str, Any], name: str) -> int | None:
     if number is not None and number != int(number):
         raise ValueError(f"{name} is no whole number")
     return None if number is None else int(number)
+
+
+def _known_rows(rows: object) -> frozenset[int] | None:
+    if rows is None:
+        return None
+    if not isinstance(rows, list) or not all(type(row) is int for row in rows):
+        raise ValueError("wrong_rows is no list of rows")
+    return frozenset(rows)
 
 
 def _known_mapping(raw: dict[str, Any], name: str) -> dict[str, Any]:
@@ -262,7 +285,20 @@ def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
     except (ValueError, RecursionError):
         notices.append(f"exhibits/{about.name} is no JSON and was left out")
         facts = {}
-    return Exhibit(arrays, _text(facts.get("method")), _number(facts.get("ratio")), _text(facts.get("map")))
+    script = _script(folder / f"{stem}.knnp", notices)
+    return Exhibit(arrays, _text(facts.get("method")), _number(facts.get("ratio")), _text(facts.get("map")), script)
+
+
+def _script(path: Path, notices: list[str]) -> str:
+    """A model on 8 x 8 pixels as JavaScript. It is written here: a page runs no program that a folder brings along."""
+    if not path.is_file():
+        return ""
+    try:
+        facts = exported(load(path), "float64")
+    except Exception as error:  # the model may be of any kind, and the file broken in any way
+        notices.append(f"exhibits/{path.name} cannot be read ({type(error).__name__}), so there is nothing to draw on")
+        return ""
+    return js_source(facts) if facts.point_size == DRAWN_PIXELS else ""
 
 
 def _number(value: object) -> float | None:

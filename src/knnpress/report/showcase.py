@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from knnpress.pictures import heat, image_tag
 from knnpress.report import words
 from knnpress.report.exhibits import (
     Gallery,
@@ -18,33 +19,46 @@ from knnpress.report.exhibits import (
     suspects_of,
 )
 from knnpress.report.looks import title_of
-from knnpress.report.pictures import heat, image_tag
 from knnpress.report.records import DataSet, Exhibit
 from knnpress.report.table import Cell, Column, Table, as_html
 from knnpress.typing import Array
 
-__all__ = ["confusion_table", "show", "show_montage", "suspects_table"]
+__all__ = ["confusion_table", "show_montage", "show_prototypes", "show_rest", "suspects_table"]
 
 _MOST_CLASSES = 20  # beyond which a confusion matrix is a picture
+_MOST_OPEN = 24  # prototypes beyond which they are folded away
 _SHOWN_IMAGES = 24
 
 
-def show(data: DataSet, exhibit: Exhibit, images: bool) -> str:
-    """All there is to see of a data set, as HTML; images of the data only if `images`."""
-    gallery, suspects = gallery_of(exhibit, images), suspects_of(exhibit, images)
-    the_map, confusion = map_of(exhibit), confusion_of(exhibit)
-    what = title_of(exhibit.method) if exhibit.method else "ours"
-    what += f" at {words.ratio_of(exhibit.ratio)}" if exhibit.ratio is not None else ""
-    pair = [
-        _map(data, the_map, exhibit.map) if the_map else "",
-        _confusion(data, confusion, what) if confusion is not None else "",
-    ]
+def show_prototypes(data: DataSet, exhibit: Exhibit, images: bool) -> str:
+    """The learned prototypes, as HTML; beside them images of the data only if `images`. Many are folded away."""
+    gallery = gallery_of(exhibit, images)
+    if gallery is None:
+        return ""
+    shown = _gallery(data, gallery, _which(exhibit))
+    return shown if len(gallery.prototypes) <= _MOST_OPEN else _folded("Learned prototypes", shown)
+
+
+def show_rest(data: DataSet, exhibit: Exhibit, images: bool) -> str:
+    """Map, confusions and suspects, as HTML, folded; images of the data only if `images`."""
+    suspects, the_map, confusion = suspects_of(exhibit, images), map_of(exhibit), confusion_of(exhibit)
+    what = _which(exhibit)
     parts = [
-        _gallery(data, gallery, what) if gallery else "",
-        f'<div class="{"pair" if all(pair) else ""}">{"".join(pair)}</div>' if any(pair) else "",
-        as_html(suspects_table(data, suspects, what)) if suspects else "",
+        _folded("Which classes are confused", _confusion(data, confusion, what)) if confusion is not None else "",
+        _folded("Map of the training set", _map(data, the_map, exhibit.map)) if the_map else "",
+        as_html(suspects_table(data, suspects, what), fold=True) if suspects else "",
     ]
     return "".join(parts)
+
+
+def _which(exhibit: Exhibit) -> str:
+    """The model that is shown."""
+    what = title_of(exhibit.method) if exhibit.method else "ours"
+    return what + (f" at {words.ratio_of(exhibit.ratio)}" if exhibit.ratio is not None else "")
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details><summary><h3>{escape(title)}</h3></summary>{content}</details>"
 
 
 def _gallery(data: DataSet, gallery: Gallery, what: str) -> str:
@@ -64,8 +78,9 @@ def _gallery(data: DataSet, gallery: Gallery, what: str) -> str:
     near = "; beside each the training image nearest to it" if any(n is not None for n in gallery.nearest) else ""
     scale = _heat_scale() if gallery.kind == "correlation" else ""
     wide = " bars" if gallery.kind == "bars" else ""
+    heading = "<h3>Learned prototypes</h3>" if len(items) <= _MOST_OPEN else ""
     return (
-        f'<figure class="gallery"><h3>Learned prototypes</h3><ul class="cards{wide}">{"".join(items)}</ul>'
+        f'<figure class="gallery">{heading}<ul class="cards{wide}">{"".join(items)}</ul>'
         f"<figcaption>{escape(what)}{few}: each is the {said}{near}. {scale}</figcaption></figure>"
     )
 
@@ -120,7 +135,7 @@ def _map(data: DataSet, the_map: Map, how: str) -> str:
     )
     how = words.stop(how[0].upper() + how[1:]) if how else ""
     return (
-        '<figure class="map"><h3>Map of the training set</h3><div class="controls">'
+        '<figure class="map"><div class="controls">'
         f"<label>Show <select>{''.join(options)}</select></label></div>"
         f'<svg viewBox="0 0 {size} {size}" role="img" aria-label="{escape(alt)}">{"".join(dots)}{"".join(crowns)}</svg>'
         f'<ul class="names">{"".join(names)}</ul><figcaption>Small dots: training points. Marked discs: prototypes, '
@@ -146,7 +161,7 @@ def _confusion(data: DataSet, matrix: Array, what: str) -> str:
         signed = np.where(np.eye(n, dtype=bool), -share, np.sqrt(share))
         alt = f"Confusion matrix of {n} classes, rows true: teal on the diagonal is right, rust off it is wrong."
         shown = image_tag(heat(np.kron(signed, np.ones((4, 4)))), alt, "matrix sharp")
-    return f'<figure class="panel"><h3>Confusion matrix</h3>{shown}<figcaption>{escape(told)}</figcaption></figure>'
+    return f'<figure class="panel">{shown}<figcaption>{escape(told)}</figcaption></figure>'
 
 
 def _confusion_table(data: DataSet, matrix: Array) -> str:
@@ -163,7 +178,7 @@ def _confusion_table(data: DataSet, matrix: Array) -> str:
         )
         rows.append(f'<tr><th scope="row">{escape(data.class_entry(i))}</th>{cells}</tr>')
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Confusion matrix"><table class="confusion">'
+        '<div class="scroll" tabindex="0" role="group" aria-label="Confusion matrix"><table class="confusion">'
         '<caption class="hidden">Confusion matrix: true classes in rows, predicted in columns</caption>'
         f'<thead><tr><th scope="col">true ↓ taken for →</th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody>'
         "</table></div>"
@@ -177,7 +192,7 @@ def suspects_table(data: DataSet, suspects: Suspects, what: str) -> Table:
         suspects.rows, suspects.labels, suspects.predicted, suspects.losses, suspects.images, strict=True
     ):
         shown = f"{image_tag(picture, f'Training image {row}')}{row}" if picture is not None else None
-        likely = [Cell(data.class_name(label)), Cell("the same, barely" if guess == label else data.class_name(guess))]
+        likely = [Cell(data.class_name(label)), Cell(data.class_name(guess))]
         rows.append([Cell(str(row), (row,), html=shown), *likely, Cell(f"{loss:.2f}", (loss,))])
     return Table(
         f"{data.name}-suspects",

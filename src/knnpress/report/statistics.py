@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from scipy.stats import binomtest
 from scipy.stats import t as student
 
-__all__ = ["Comparison", "Summary", "compare", "summarize"]
+__all__ = ["LEAST_SPLITS", "WIDEST", "Comparison", "Pooled", "Summary", "compare", "pool", "summarize"]
 
+#: Below so many splits their spread says next to nothing: with two, the interval is nine times as wide as with five
+LEAST_SPLITS = 4
+#: Half the width of an interval around no clear difference, beyond which "no clear difference" says nothing
+WIDEST = 0.1
 _LEVEL = 0.05
 
 
@@ -48,14 +53,69 @@ class Comparison:
     n: int
 
     @property
+    def judged(self) -> bool:
+        """Whether there are splits enough to tell a difference from luck, and they agree well enough."""
+        if self.low is None or self.high is None or self.p_worse is None or self.p_better is None:
+            return False
+        clear = min(self.p_worse, self.p_better) < _LEVEL
+        return self.n >= LEAST_SPLITS and (clear or self.high - self.low <= 2 * WIDEST)
+
+    @property
     def worse(self) -> bool | None:
         """Whether the first is significantly worse, at 5 %; None where that cannot be told."""
-        return None if self.p_worse is None else self.p_worse < _LEVEL
+        return None if self.p_worse is None or not self.judged else self.p_worse < _LEVEL
 
     @property
     def better(self) -> bool | None:
         """Whether the first is significantly better, at 5 %; None where that cannot be told."""
-        return None if self.p_better is None else self.p_better < _LEVEL
+        return None if self.p_better is None or not self.judged else self.p_better < _LEVEL
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Two methods on the same test points, all splits together.
+
+    Attributes
+    ----------
+    better, worse : int
+        Test points that the first method answered rightly more often, or less often, than the second.
+    p : float
+        Of the sign test: how likely so uneven a count would be if either method were as good as the other.
+    """
+
+    better: int
+    worse: int
+    p: float
+
+    @property
+    def luck(self) -> bool:
+        """Whether chance alone could well make such a difference."""
+        return self.p >= _LEVEL
+
+
+def pool(first: Sequence[Collection[int]], second: Sequence[Collection[int]]) -> Pooled:
+    """Compare two methods test point by test point.
+
+    A point that several splits test counts once, for the method that was right on it more often: answers to one point
+    are not independent, points are.
+
+    Parameters
+    ----------
+    first, second : sequence of collections of int
+        The test points that each method got wrong, split by split.
+
+    Examples
+    --------
+    >>> pool([{1}, {2}], [{1, 3}, {3, 4}])
+    Pooled(better=2, worse=1, p=1.0)
+    """
+    net: dict[int, int] = {}
+    for ours, theirs in zip(first, second, strict=True):
+        for row in {*ours, *theirs}:
+            net[row] = net.get(row, 0) + (row in theirs) - (row in ours)
+    better, worse = sum(value > 0 for value in net.values()), sum(value < 0 for value in net.values())
+    p = float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+    return Pooled(better, worse, p)
 
 
 def summarize(values: Sequence[float]) -> Summary:

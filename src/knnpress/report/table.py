@@ -72,8 +72,8 @@ class Table:
         return any(rows for _, rows in self.groups)
 
 
-def as_html(table: Table, level: int = 3) -> str:
-    """A table that scrolls inside its own frame and can be reached by keyboard."""
+def as_html(table: Table, fold: bool = False) -> str:
+    """A table that scrolls inside its own frame and can be reached by keyboard; only its title at first, if `fold`."""
     heads = "".join(f'<th scope="col"{_left(c)}>{escape(c.title)}</th>' for c in table.columns)
     bodies = []
     for title, rows in table.groups:
@@ -83,11 +83,14 @@ def as_html(table: Table, level: int = 3) -> str:
         )
         bodies.append(f"<tbody>{head if title else ''}{lines}</tbody>")
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    tag, heading = "section", f"<h3>{escape(table.title)}</h3>"
+    if fold:
+        tag, heading = "details", f"<summary>{heading}</summary>"
     return (
-        f'<section class="table" id="table-{_plain(table.name)}"><h{level}>{escape(table.title)}</h{level}>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}"><table>'
+        f'<{tag} class="table" id="table-{_plain(table.name)}">{heading}'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(table.title)}"><table>'
         f'<caption class="hidden">{escape(table.title)}</caption>'
-        f"<thead><tr>{heads}</tr></thead>{''.join(bodies)}</table></div>{note}</section>\n"
+        f"<thead><tr>{heads}</tr></thead>{''.join(bodies)}</table></div>{note}</{tag}>\n"
     )
 
 

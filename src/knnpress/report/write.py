@@ -12,6 +12,7 @@ from knnpress.files import check_folder, check_output, replacing
 from knnpress.report import figures, tables
 from knnpress.report.analysis import Case, cases_of, cells_of, judge
 from knnpress.report.exhibits import Suspects, confusion_of, gallery_of, map_of, montage_of, suspects_of
+from knnpress.report.message import Message, message_of
 from knnpress.report.page import make_page
 from knnpress.report.records import Exhibit, Results, read_results
 from knnpress.report.showcase import confusion_table, suspects_table
@@ -33,6 +34,8 @@ class Written:
         The folder of figures and tables.
     verdict : str
         A sentence.
+    messages : dict of str to Message
+        What came out on each data set, by its title.
     overview : list of Table
         Ours minus the full set, data set by data set.
     notices : list of str
@@ -42,6 +45,7 @@ class Written:
     page: Path
     files: Path
     verdict: str
+    messages: dict[str, Message]
     overview: list[Table]
     notices: list[str]
 
@@ -88,7 +92,9 @@ def write_report(
     _write(beside / "all.csv", as_csv(tables.everything(cases)).encode())
     drawn = _write_figures(beside, _figures(results, cases, names, images), notices)
     _write(beside / "summary.md", _markdown(results, verdict, all_tables, drawn, names).encode())
-    return Written(page, beside, verdict, tables.overviews(cases), notices)
+    found = {some[0].data.title: message_of(some[0]) for some in cases.values()}
+    messages = {title: message for title, message in found.items() if message is not None}
+    return Written(page, beside, verdict, messages, tables.overviews(cases), notices)
 
 
 def _write(path: Path, content: bytes) -> None:

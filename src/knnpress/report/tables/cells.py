@@ -14,6 +14,7 @@ from knnpress.report.table import Cell
 __all__ = [
     "TEST",
     "empty_cell",
+    "grade",
     "in_percent",
     "marks",
     "mean_in",
@@ -95,11 +96,11 @@ def versus_cell(comparison: Comparison | None, parts: int) -> Cell:
         return empty_cell(parts)
     c = comparison
     sign = "" if c.worse is None else "▲" if c.worse else "▼" if c.better else "≈"
-    said = {"▲": "significantly more", "▼": "significantly less", "≈": "no significant difference", "": "not tested"}[
+    said = {"▲": "significantly more", "▼": "significantly less", "≈": "no significant difference", "": "not judged"}[
         sign
     ]
-    text = f"{sign} {words.points(c.difference)} {'' if c.low is None else words.interval(c)}".strip()
-    below = "on one split" if c.low is None else words.interval(c)
+    text = f"{sign} {words.points(c.difference)} {words.interval(c) if c.judged else ''}".strip()
+    below = words.interval(c) if c.judged else f"on {words.count(c.n, 'split')}: too few to judge"
     html = (
         f'<span aria-hidden="true">{sign}</span><span class="hidden">{said}</span> {words.points(c.difference)}'
         f"<br><small>{below}</small>"
@@ -117,10 +118,16 @@ def _margin(cell: Against) -> str:
     return f"{100 * margin(cell.full):g}"
 
 
+def grade(cell: Against) -> str:
+    """The colour of a verdict; none where there is none."""
+    return "" if cell.comparison.worse is None else "good" if cell.not_worse and cell.within else "bad"
+
+
 def signs(cell: Against) -> str:
-    """✓ or ✗, ≤ or >: for those who see them."""
-    tested = "?" if cell.comparison.worse is None else "✓" if cell.not_worse else "✗"
-    return f"{tested} {'≤' if cell.within else '>'} {_margin(cell)}"
+    """✓ or ✗, ≤ or >: for those who see them; where there are too few splits, that there are."""
+    if cell.comparison.worse is None:
+        return "too few splits"
+    return f"{'✓' if cell.not_worse else '✗'} {'≤' if cell.within else '>'} {_margin(cell)}"
 
 
 def signs_html(cell: Against) -> str:
@@ -130,16 +137,23 @@ def signs_html(cell: Against) -> str:
 
 def verdict(cell: Against) -> str:
     """The signs in words."""
-    tested = {None: "? not tested", False: "✓ not worse", True: "✗ worse"}[cell.comparison.worse]
+    if cell.comparison.worse is None:
+        return "too few splits to judge"
+    tested = "✗ worse" if cell.comparison.worse else "✓ not worse"
     return f"{tested}, {'within' if cell.within else 'beyond'} {_margin(cell)}"
 
 
 def reach_of(cells: list[Against]) -> float:
     """How far from zero the intervals go."""
-    ends = [
-        end for c in cells for end in (c.comparison.difference, c.comparison.low, c.comparison.high) if end is not None
-    ]
-    return max(map(abs, ends), default=0.0)
+    return max((abs(end) for cell in cells for end in (cell.comparison.difference, *_ends(cell))), default=0.0)
+
+
+def _ends(cell: Against) -> tuple[float, float]:
+    """The interval; where there are too few splits for one, just the difference."""
+    c = cell.comparison
+    if c.low is None or c.high is None or not c.judged:
+        return c.difference, c.difference
+    return c.low, c.high
 
 
 def whisker(cell: Against, reach: float) -> str:
@@ -151,7 +165,7 @@ def whisker(cell: Against, reach: float) -> str:
         return f"{70 + half * value / reach:.1f}"
 
     edge = float(x(margin(cell.full)))
-    low, high = (c.difference if end is None else end for end in (c.low, c.high))
+    low, high = _ends(cell)
     text = f"{words.points(c.difference)} {words.interval(c)}"
     return (
         f'<svg class="whisker" viewBox="0 0 140 20" role="img" aria-label="{text}">'

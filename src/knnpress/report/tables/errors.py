@@ -10,6 +10,7 @@ from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.cells import (
     TEST,
     empty_cell,
+    grade,
     in_percent,
     marks,
     mean_std,
@@ -28,14 +29,17 @@ __all__ = ["errors", "minus_full", "overviews", "same_size"]
 
 
 def overviews(cases: dict[str, list[Case]]) -> list[Table]:
-    """Ours minus full, all data sets at a glance: a table for each set of ratios."""
-    groups: dict[tuple[float, ...], list[Case]] = {}
-    for some in cases.values():
-        for case in some:
-            if case.variant == "" and cells_of(case):
-                groups.setdefault(tuple(case.ratios), []).append(case)
+    """Ours minus full, all data sets at a glance: a table for those that have ratios in common."""
+    groups: list[list[Case]] = []
+    for case in (case for some in cases.values() for case in some if case.variant == "" and cells_of(case)):
+        fitting = [members for members in groups if {*members[0].ratios} & {*case.ratios}]
+        if fitting:
+            fitting[0].append(case)
+        else:
+            groups.append([case])
     tables = []
-    for k, (ratios, members) in enumerate(groups.items()):
+    for k, members in enumerate(groups):
+        ratios = sorted({ratio for case in members for ratio in case.ratios})
         parts = ("difference", "low", "high", "not worse", "within margin")
         columns = [
             Column("data set", left=True),
@@ -74,7 +78,7 @@ def _overview_cell(cell: Against, reach: float) -> Cell:
         f"<b>{words.points(comparison.difference)}</b> {signs_html(cell)}<br>"
         f"<small>{words.interval(comparison)}</small>{whisker(cell, reach)}"
     )
-    return Cell(text, values, "good" if cell.not_worse and cell.within else "bad", html)
+    return Cell(text, values, grade(cell), html)
 
 
 def minus_full(cases: list[Case]) -> Table:
@@ -85,7 +89,7 @@ def minus_full(cases: list[Case]) -> Table:
         Column("ours, %", ("ours mean %", "ours std %")),
         Column("difference, points", ("difference",)),
         Column("95 % interval", ("low", "high")),
-        Column("", ("splits",)),
+        Column("interval, drawn", ("splits",)),
         Column("p (worse)", ("p worse",)),
         Column("verdict", ("not worse", "within margin"), left=True),
     ]
@@ -105,7 +109,7 @@ def minus_full(cases: list[Case]) -> Table:
                 ),
                 Cell(words.count(cell.comparison.n, "split"), (cell.comparison.n,), html=whisker(cell, reach)),
                 Cell(words.p_value(cell.comparison.p_worse), (cell.comparison.p_worse,)),
-                Cell(verdict(cell), marks(cell), "good" if cell.not_worse and cell.within else "bad"),
+                Cell(verdict(cell), marks(cell), grade(cell)),
             ]
             for cell in cells
         ]

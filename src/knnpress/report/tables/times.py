@@ -18,7 +18,7 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
     columns = [
         Column("asked for"),
         Column("prototypes", ("prototypes", "share of training set %")),
-        Column("1/δ", ("1/share",)),
+        Column("points per prototype", ("1/share",)),
         Column("distances alone", ("distances mean", "distances std")),
         Column("end to end", ("end to end mean", "end to end std")),
         Column("query, full", ("query us, full",)),
@@ -73,7 +73,7 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
         groups if known else [(title, [row[:-1] for row in rows]) for title, rows in groups],
         "data set",
         "Time of a query against the full training set, divided by the time against the prototypes, both measured back "
-        "to back; in brackets as a share of 1/δ, δ being the share of the training set that is kept. “Distances alone” "
+        "to back; in brackets, how much that is of the training points per prototype. “Distances alone” "
         "is without pruning on either side; “end to end” is through predict, the full set by all its distances. ✓: not "
         "significantly worse than the full set (the same test)."
         f"{' The figures of the paper come from another machine.' if known else ''}",
@@ -83,12 +83,12 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
 def _factor(summary: Summary | None, share: float) -> Cell:
     if summary is None:
         return empty_cell(2)
-    return Cell(f"{words.times(summary)} ({summary.mean * share:.2f}/δ)", (summary.mean, summary.std))
+    return Cell(f"{words.times(summary)} ({100 * summary.mean * share:.0f} %)", (summary.mean, summary.std))
 
 
 def _as_good(cell: Against | None) -> Cell:
     if cell is None or cell.comparison.worse is None:
-        return Cell("not tested", (None,))
+        return Cell("too few splits", (None,))
     return Cell("✓ yes", (True,), "good") if cell.not_worse else Cell("✗ no", (False,), "bad")
 
 

@@ -1,0 +1,114 @@
+"""What is wrong with a folder of images."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from knnpress.datasets.doctor import Finding
+from knnpress.datasets.folder import find_images
+from knnpress.descriptors.images import ImageFile
+from knnpress.typing import Indices
+
+__all__ = ["examine_images"]
+
+_SMALL = 8  # pixels of a side, below which there is little to describe
+
+
+def examine_images(root: str | os.PathLike[str]) -> tuple[list[Path], list[Finding]]:
+    """The images of a folder, and what was found; the rows of a finding are places in the list.
+
+    Parameters
+    ----------
+    root : path
+        Should hold ``<class>/.../<name>.png``, or JPEG, GIF, WebP, TIFF, BMP, PNM.
+    """
+    root = Path(root)
+    paths = find_images(root)
+    if not paths:
+        cure = f"put them at {root}/<class>/<name>.png (or jpg, gif, webp, tif)"
+        return paths, [Finding("no images", f"none below {root}", cure)]
+    broken: dict[int, str] = {}
+    shapes: dict[int, tuple[int, ...]] = {}
+    flat: list[int] = []
+    for row, path in enumerate(paths):
+        try:
+            pixels = np.asarray(ImageFile(str(path)).read())
+        except (ValueError, OSError) as error:
+            broken[row] = str(error)
+            continue
+        shapes[row] = pixels.shape
+        if pixels.min() == pixels.max():
+            flat.append(row)
+    return paths, [*_about_files(broken, shapes, flat), *_about_classes(root, paths), *_about_copies(root, paths)]
+
+
+def _about_files(broken: dict[int, str], shapes: dict[int, tuple[int, ...]], flat: list[int]) -> list[Finding]:
+    found = []
+    if broken:
+        cure = "remove them, or copy or convert them again"
+        found.append(Finding("images that cannot be read", next(iter(broken.values())), cure, _rows(broken)))
+    small = [row for row, shape in shapes.items() if min(shape[:2]) < _SMALL]
+    if small:
+        height, width = shapes[small[0]][:2]
+        cure = f"remove them, or use larger ones: descriptors need {_SMALL} pixels a side"
+        found.append(Finding("tiny images", f"{width} x {height} pixels", cure, _rows(small)))
+    if flat:
+        cure = "remove them; their covariance is singular, and their histograms say nothing"
+        found.append(Finding("images of a single colour", "every pixel is alike", cure, _rows(flat)))
+    sides = [max(shape[:2]) for shape in shapes.values()]
+    if sides and max(sides) > 4 * min(sides):
+        seen = f"longer sides from {min(sides)} to {max(sides)} pixels"
+        cure = "--max-side makes them alike, and description quicker"
+        found.append(Finding("images of very different sizes", seen, cure, harm="note"))
+    return found
+
+
+def _about_classes(root: Path, paths: list[Path]) -> list[Finding]:
+    loose = [row for row, path in enumerate(paths) if path.parent == root]
+    classes = [path.relative_to(root).parts[0] for path in paths if path.parent != root]
+    names, counts = np.unique(classes, return_counts=True) if classes else (np.array([]), np.array([]))
+    found = []
+    if loose:
+        cure = f"put each into the sub-folder of its class, {root}/<class>/"
+        found.append(Finding("images without a class", paths[loose[0]].name, cure, _rows(loose)))
+    if len(names) < 2:
+        seen = f"{len(names)} sub-folder{'s' * (len(names) != 1)} with images"
+        found.append(Finding("fewer than two classes", seen, "a classifier needs at least two sub-folders"))
+    if len(counts) and counts.min() < 2:
+        few = ", ".join(map(str, names[counts < 2][:5]))
+        cure = "add images: one to learn from and one to test on are the least"
+        found.append(Finding("classes of a single image", few, cure))
+    if len(counts) > 1 and counts.max() > 10 * counts.min():
+        seen = f"{counts.min()} to {counts.max()} images in a class"
+        cure = 'class_weight="balanced" gives small classes their say'
+        found.append(Finding("classes of very different sizes", seen, cure, harm="note"))
+    return found
+
+
+def _about_copies(root: Path, paths: list[Path]) -> list[Finding]:
+    """The same file twice: in two classes a contradiction, in one class a test that is too easy."""
+    first: dict[bytes, int] = {}
+    copies: dict[bool, list[tuple[int, str]]] = {True: [], False: []}  # by whether they share their class
+    for row, path in enumerate(paths):
+        other = paths[first.setdefault(hashlib.sha256(path.read_bytes()).digest(), row)]
+        if other != path:
+            here, there = (one.relative_to(root) for one in (path, other))
+            copies[here.parts[0] == there.parts[0]].append((row, f"{here} is {there}"))
+    found = []
+    if copies[False]:
+        rows, (example, *_) = zip(*copies[False], strict=True)
+        found.append(Finding("one image in two classes", example, "keep the one that is right", _rows(rows)))
+    if copies[True]:
+        rows, (example, *_) = zip(*copies[True], strict=True)
+        cure = "remove the copies: where one is learned from and the other tested, errors look too small"
+        found.append(Finding("copies of images", example, cure, _rows(rows), harm="note"))
+    return found
+
+
+def _rows(rows: Iterable[int]) -> Indices:
+    return np.array(sorted(rows), dtype=np.intp)

@@ -1,0 +1,122 @@
+"""Pictures of models for a notebook, as matplotlib's axes: ``pip install knnpress[report]``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import ConfusionMatrixDisplay
+from sklearn.model_selection import cross_val_score
+
+from knnpress.clouds import Clouds
+from knnpress.estimators import PrototypeClassifier
+from knnpress.pictures import correlation
+from knnpress.typing import ArrayLike
+
+__all__ = ["confusion", "curve", "prototypes"]
+
+
+def prototypes(model: Any, *, shape: tuple[int, int] | None = None, most: int = 50, columns: int = 10) -> Any:
+    """Draw the prototypes of a fitted model, class by class.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    shape : (int, int) or None
+        Of the image that a vector or histogram stands for, e.g. (8, 8); None: bars. Matrices are drawn as correlations.
+    most : int
+        Prototypes to draw.
+    columns : int
+        In a row of pictures.
+
+    Returns
+    -------
+    axes : ndarray of matplotlib Axes
+        One for each prototype drawn.
+    """
+    plt = _pyplot()
+    model = getattr(model, "classifier_", model)
+    points, labels = model.prototypes_, model.prototype_labels_
+    if isinstance(points, Clouds):
+        raise TypeError("clouds of points have no picture of their own; see `knnpress inspect` for their words")
+    if shape is not None and (points.ndim != 2 or int(np.prod(shape)) != points.shape[1]):
+        raise ValueError(f"shape is {shape}, but a prototype has {' x '.join(map(str, points.shape[1:]))} entries")
+    order = np.argsort(labels, kind="stable")[:most]
+    rows = -(-len(order) // columns)
+    _, grid = plt.subplots(rows, min(columns, len(order)), squeeze=False, figsize=(1.1 * columns, 1.3 * rows))
+    axes = grid.ravel()
+    for ax, k in zip(axes, order, strict=False):
+        if points.ndim == 3:
+            ax.imshow(correlation(points[k]), cmap="PuOr_r", vmin=-1, vmax=1)
+        elif shape is not None:
+            ax.imshow(points[k].reshape(shape), cmap="gray_r")
+        else:
+            ax.bar(np.arange(points.shape[1]), points[k], width=1.0)
+        ax.set_title(str(labels[k]), fontsize="small")
+    for ax in axes:
+        ax.set_axis_off()
+    return axes[: len(order)]
+
+
+def curve(
+    model: Any, X: ArrayLike, y: ArrayLike, *, sizes: Sequence[int] | None = None, cv: Any = 3, ax: Any = None
+) -> Any:
+    """Cross-validate a model at several numbers of prototypes, and draw the errors beside that of full 1-NN.
+
+    Parameters
+    ----------
+    model : SCC, SHC, SNC or SWC
+        Fitted or not; it is not changed.
+    X, y : training points and labels
+    sizes : sequence of int or None
+        Numbers of prototypes; None: one, two and four per class.
+    cv : int or splitter
+        As in `sklearn.model_selection.cross_val_score`.
+    ax : Axes or None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    """
+    plt = _pyplot()
+    sizes = [k * len(np.unique(np.asarray(y))) for k in (1, 2, 4)] if sizes is None else list(sizes)
+    tried = [1 - cross_val_score(clone(model).set_params(n_prototypes=m), X, y, cv=cv) for m in sizes]
+    full = 1 - cross_val_score(PrototypeClassifier(clone(model)._geometry()), X, y, cv=cv)
+    ax = plt.subplots()[1] if ax is None else ax
+    means, spreads = ([100 * of(errors) for errors in tried] for of in (np.mean, np.std))
+    ax.errorbar(sizes, means, spreads, marker="o", capsize=3, label=type(model).__name__)
+    ax.axhline(100 * float(full.mean()), color="black", label="full 1-NN")
+    ax.set(xlabel="prototypes", ylabel="held-out error, %", xscale="log", xticks=sizes, xticklabels=sizes)
+    ax.minorticks_off()
+    ax.set_ylim(bottom=0)
+    ax.legend()
+    return ax
+
+
+def confusion(model: Any, X: ArrayLike, y: ArrayLike, *, ax: Any = None) -> Any:
+    """Draw how often each class was taken for each, rows true and columns predicted.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X, y : points that it was not fitted on, and their labels
+    ax : Axes or None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    """
+    _pyplot()
+    return ConfusionMatrixDisplay.from_estimator(model, X, y, ax=ax, cmap="Blues", colorbar=False).ax_
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("knnpress.plot draws with matplotlib: pip install knnpress[report]") from error
+    return plt
