@@ -70,7 +70,6 @@ def test_matrices_are_sound_if_finite_symmetric_positive_definite_and_of_moderat
                 assert not is_sound(row, mirror(value))
 
 
-
 @pytest.mark.parametrize("lanes", [True, False])
 @pytest.mark.parametrize("d", DIMS)
 def test_logdet_and_margin_are_those_of_the_cholesky_factor(rng, d, lanes):

@@ -71,7 +71,7 @@ def _distances(geometry: Geometry, prototypes: Array, vectors: Array | None) -> 
 
 
 def _can_be_kept(part: Any) -> bool:
-    return type(part) is np.ndarray and part.dtype.kind != "O" or isinstance(part, _PLAIN)
+    return type(part) is np.ndarray or isinstance(part, _PLAIN)
 
 
 def _same(kept: Any, part: Any) -> bool:

@@ -91,6 +91,9 @@ class SmoothGeometry(Geometry, Protocol):
     slacks : tuple of float
         How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
         in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
+    least_work : int, optional
+        Multiplications, as many as a pair has numbers, below which a block of rows is not worth a call of its own.
+        Without it, blocks are taken as they come.
     """
 
     exact_gradient: bool
