@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_blocks_of_matrices_stay_as_they_are(rng):
 @given(sizes=st.lists(st.integers(1, 30), max_size=20), least=st.integers(0, 100))
 def test_joined_blocks_cover_the_same_rows_and_all_but_the_last_are_large_enough(sizes, least):
     ends = np.cumsum([0, *sizes]).tolist()
-    joined = _joined([slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)], least)
+    joined = _joined([slice(a, b) for a, b in pairwise(ends)], least)
     assert [row for rows in joined for row in range(rows.start, rows.stop)] == list(range(ends[-1]))
     assert all(rows.stop - rows.start >= least for rows in joined[:-1])
 
