@@ -120,6 +120,18 @@ INLINE V square_root(V x) {
   return x;
 #endif
 }
+// 1 / sqrt(x) for x from 1e-290 to 1e290, right to about an ulp: two of Newton's steps take a third of the time that a
+// root and a division of eight lanes do.
+INLINE V inverse_square_root(V x) {
+#if defined(__AVX512F__)
+  const V half = 0.5 * x;
+  V y = (V)_mm512_rsqrt14_pd((__m512d)x);
+  y += y * (0.5 - half * y * y);
+  return y + y * (0.5 - half * y * y);
+#else
+  return 1.0 / square_root(x);
+#endif
+}
 INLINE double sum(V x) {
   double s = 0;
   for (int l = 0; l < W; l++) s += x[l];

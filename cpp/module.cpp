@@ -227,6 +227,25 @@ struct SpdBatch {
   }
 };
 
+// Whether all matrices are finite, exactly symmetric, with variances from `least` to `most` and pivots above `margin` of
+// their diagonal entries. If not, what is wrong is for others to find out.
+bool all_positive_definite(In<double, 3> X, double least, double most, double margin) {
+  const double* x = data_of(X);
+  const size_t n = X.shape(0), d = X.shape(1);
+  if (X.shape(2) != d) throw std::invalid_argument("matrices must be square");
+  bool sound = true;
+  run([&] {
+    for (size_t i = 0; i < n && sound && !(i % 64 == 63 && stopped()); i++, x += d * d)
+      for (size_t r = 0; r < d; r++) {
+        sound &= x[r * d + r] >= least && x[r * d + r] <= most;
+        for (size_t c = 0; c < r; c++) sound &= x[r * d + c] - x[c * d + r] == 0;  // which infinities are not
+      }
+  });
+  if (!sound) return false;
+  const SpdBatch batch(X, true);
+  return std::all_of(batch.margin.get(), batch.margin.get() + n, [&](double m) { return m > margin; });
+}
+
 void check_pair(const SpdBatch& x, const SpdBatch& z) {
   if (!x.lanes || z.lanes) throw std::invalid_argument("x must be packed in lanes and z in rows");
   if (x.d != z.d) throw std::invalid_argument("x and z differ in size");
@@ -607,6 +626,7 @@ NB_MODULE(_core, module) {
       .def_prop_ro("lanes", [](const SpdBatch& b) { return b.kernels->lanes; })
       .def_prop_ro("logdet", [](const SpdBatch& b) { return b.copy(b.logdet); }, nb::rv_policy::move)
       .def_prop_ro("margin", [](const SpdBatch& b) { return b.copy(b.margin); }, nb::rv_policy::move);
+  module.def("all_positive_definite", &all_positive_definite, "X"_a, "least"_a, "most"_a, "margin"_a);
   module.def("jbld_pairwise", &jbld_pairwise, "x"_a, "z"_a, "lower"_a.none() = nb::none(),
              "limit"_a.none() = nb::none());
   module.def("jbld_pullback", &jbld_pullback, "x"_a, "z"_a, "weight"_a, "tolerance"_a, "single"_a = false);

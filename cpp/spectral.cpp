@@ -246,8 +246,9 @@ INLINE void diagonalise(V* diagonal, V* off, int d, V* rotation, Apply apply) {
         V *di = diagonal + i * G + k, *ei = off + i * G + k;
         const V at = splat(double(i)), d0 = *di, e = *ei, f = s[k] * e, b = c[k] * e, square = f * f + g[k] * g[k];
         const auto inside = (at >= low[k]) & (at < high[k]), bottom = inside & (at == low[k]);
-        const V r = square_root(square), inverse = 1.0 / r;
-        const V si = square > kNegligible ? f * inverse : V{}, ci = square > kNegligible ? g[k] * inverse : splat(1.0);
+        const auto turns = square > kNegligible;
+        const V inverse = inverse_square_root(square), r = turns ? square * inverse : V{};
+        const V si = turns ? f * inverse : V{}, ci = turns ? g[k] * inverse : splat(1.0);
         const V shifted = above[k] - p[k], t = (d0 - shifted) * si + 2.0 * ci * b;
         const V pi = si * t, gi = ci * t - b;
         ei[G] = inside ? (at + 1.0 < high[k] ? r : V{}) : ei[G];
@@ -376,11 +377,11 @@ INLINE void singular_values(V* diagonal, V* off, int d) {
         V *a = diagonal + i * G + k, *b = off + i * G + k;
         const V at = splat(double(i)), b0 = beside[k], a1 = above[k], a0 = a[0], b2 = i > 0 ? b[-G] : V{};
         const auto inside = (at >= low[k]) & (at < high[k]), more = inside & (at > low[k]);
-        const V square = f[k] * f[k] + g[k] * g[k], inverse = 1.0 / square_root(square);
+        const V square = f[k] * f[k] + g[k] * g[k], inverse = inverse_square_root(square);
         const V c = square > kNegligible ? f[k] * inverse : splat(1.0), s = square > kNegligible ? g[k] * inverse : V{};
         b[G] = inside & (at + 1.0 < high[k]) ? square * inverse : b[G];
         const V f1 = c * a1 + s * b0, b1 = c * b0 - s * a1, g1 = s * a0, a2 = c * a0;
-        const V square1 = f1 * f1 + g1 * g1, inverse1 = 1.0 / square_root(square1);
+        const V square1 = f1 * f1 + g1 * g1, inverse1 = inverse_square_root(square1);
         const V c1 = square1 > kNegligible ? f1 * inverse1 : splat(1.0), s1 = square1 > kNegligible ? g1 * inverse1 : V{};
         const V f2 = c1 * b1 + s1 * a2;
         a[G] = inside ? c1 * f1 + s1 * g1 : a1;
@@ -556,56 +557,63 @@ void spectral_map(const double* x, const double* m, int64_t n, int d, SpectralMa
   }
 }
 
-// Distances of G groups from `row` on to all m, by the singular values of b = whitener_j factor_i: their squares are the
-// generalised eigenvalues, and b has only the root of their condition.
-template <int G>
-void airm_groups(const double* factors, int64_t n, int64_t row, const double* whiteners, int64_t m, int d, const Scratch& s,
-                 Patience& patience, double* out) {
+// b = whitener a for lower triangles, one whitener for all lanes, scaled to at most about kLargeScale. Returns the
+// logarithm of what undoes that.
+INLINE V whiten(const double* whitener, const V* a, int d, V* b) {
   const int ld = stride(d);
-  const int64_t square = int64_t(d) * ld;
-  for (int k = 0; k < G; k++)
+  V largest = {};
+  for (int i = 0; i < d; i++)
+    for_row_tiles<kAccumulators / 3>(0, d, [&](auto size, auto, int c) INLINE_LAMBDA {
+      constexpr int R = decltype(size)::value;
+      V sum[R] = {};
+      for (int t = c; t <= i; t++)  // above the diagonal both are zero
+        for (int r = 0; r < R; r++) sum[r] += whitener[i * d + t] * a[int64_t(t) * ld + c + r];
+      for (int r = 0; r < R; r++) b[int64_t(i) * ld + c + r] = sum[r], largest = max(abs(sum[r]), largest);
+    });
+  const V power = power_of_two(largest), factor = (V)((U)splat(kLargeScale) + (1023ULL << 52) - (U)power);
+  for (int64_t i = 0; i < int64_t(d) * ld; i++) b[i] *= factor;
+  return log(power) - kLogLargeScale;
+}
+
+// Distances of a group, whose factors are in s.a, to `count` of m prototypes, at most G, by the singular values of
+// b = whitener_j factor_i: their squares are the generalised eigenvalues, and b has only the root of their condition.
+// The recurrences of G bidiagonal matrices overlap in time.
+template <int G>
+void airm_some(const double* whiteners, int count, int lanes, int64_t m, int d, const Scratch& s, double* out) {
+  V *diagonal = s.diagonal, *off = diagonal + G * d;  // in the room for rotations, which are not kept
+  V shift[G];
+  for (int k = 0; k < G; k++) {
+    for (int i = 0; i < d; i++) diagonal[i * G + k] = splat(1.0), off[i * G + k] = V{};  // beyond count: found at once
+    if (k >= count) continue;
+    shift[k] = whiten(whiteners + int64_t(k) * d * d, s.a, d, s.q);
+    bidiagonalise<G>(s.q, d, s.vectors, diagonal + k, off + k);
+  }
+  singular_values<G>(diagonal, off, d);
+  for (int k = 0; k < count; k++) {
+    V sum = {};
     for (int i = 0; i < d; i++) {
-      V* to = s.a + k * square + int64_t(i) * ld;
-      load_row(factors, n, row + k * W, d, i, i + 1, to);
-      for (int c = i + 1; c < d; c++) to[c] = V{};
+      const V value = diagonal[i * G + k];
+      const V size = log(max(splat(kSmallestNormal), abs(value))) + shift[k] + (value - value);
+      sum += size * size;
     }
-  for (int64_t j = 0; j < m && !patience.over(work_of(d)); j++) {
-    const double* whitener = whiteners + j * d * d;
-    V power[G];
-    for (int k = 0; k < G; k++) {
-      V *b = s.q + k * square, *a = s.a + k * square, largest = {};
-      for (int i = 0; i < d; i++)
-        for_row_tiles<kAccumulators / 3>(0, d, [&](auto size, auto, int c) INLINE_LAMBDA {
-          constexpr int R = decltype(size)::value;
-          V sum[R] = {};
-          for (int t = c; t <= i; t++)  // above the diagonal both are zero
-            for (int r = 0; r < R; r++) sum[r] += whitener[i * d + t] * a[int64_t(t) * ld + c + r];
-          for (int r = 0; r < R; r++) b[int64_t(i) * ld + c + r] = sum[r], largest = max(abs(sum[r]), largest);
-        });
-      power[k] = power_of_two(largest);
-      const V factor = (V)((U)splat(kLargeScale) + (1023ULL << 52) - (U)power[k]);
-      for (int64_t i = 0; i < square; i++) b[i] *= factor;
-      bidiagonalise<G>(b, d, s.vectors, s.diagonal + k, s.off + k);
-    }
-    singular_values<G>(s.diagonal, s.off, d);
-    for (int k = 0; k < G; k++) {
-      const V shift = log(power[k]) - kLogLargeScale;
-      V sum = {};
-      for (int i = 0; i < d; i++) {
-        const V value = s.diagonal[i * G + k], size = log(max(splat(kSmallestNormal), abs(value))) + shift + (value - value);
-        sum += size * size;
-      }
-      const V distance = 2.0 * square_root(sum);
-      for (int l = 0; l < W && row + k * W + l < n; l++) out[(row + k * W + l) * m + j] = distance[l];
-    }
+    const V distance = 2.0 * square_root(sum);
+    for (int l = 0; l < lanes; l++) out[l * m + k] = distance[l];
   }
 }
 void airm(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out) {
   Patience patience;
-  for (int64_t row = 0; row < n; row += 2 * W) {
-    const bool pair = n - row > W;
-    const Scratch s = carve(work, d, pair ? 2 : 1);
-    (pair ? airm_groups<2> : airm_groups<1>)(factors, n, row, whiteners, m, d, s, patience, out);
+  const Scratch s = carve(work, d, 1);
+  for (int64_t row = 0; row < n; row += W) {
+    for (int i = 0; i < d; i++) {
+      V* to = s.a + int64_t(i) * stride(d);
+      load_row(factors, n, row, d, i, i + 1, to);
+      for (int c = i + 1; c < d; c++) to[c] = V{};
+    }
+    for (int64_t j = 0; j < m && !patience.over(2 * work_of(d)); j += 4) {
+      const int count = m - j < 4 ? int(m - j) : 4, lanes = n - row < W ? int(n - row) : W;
+      auto* some = count > 2 ? airm_some<4> : count == 2 ? airm_some<2> : airm_some<1>;
+      some(whiteners + j * d * d, count, lanes, m, d, s, out + row * m + j);
+    }
   }
 }
 

@@ -31,6 +31,45 @@ def test_the_chosen_target_is_used_and_an_unknown_one_refused(target):
 # ---- symmetric positive definite matrices ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("d", DIMS)
+def test_it_makes_no_difference_which_of_two_sets_is_in_the_lanes(rng, d):
+    X, Z = random_spd(rng, 3, d), random_spd(rng, 19, d)
+    assert_array_equal(_core.jbld_pairwise(*batches(X, Z)), _core.jbld_pairwise(*batches(Z, X)).T)
+
+
+@pytest.mark.parametrize("d", DIMS)
+def test_matrices_are_sound_if_finite_symmetric_positive_definite_and_of_moderate_size(rng, d):
+    X = random_spd(rng, 19, d)
+    X = 0.5 * (X + X.transpose(0, 2, 1))
+
+    def is_sound(row, change):
+        changed = X.copy()
+        change(changed[row])
+        return _core.all_positive_definite(changed, 1e-290, 4e307, d * 2.3e-16)
+
+    def spoil(where, value):
+        def change(A):
+            A[where] = value
+
+        return change
+
+    def mirror(value):
+        def change(A):
+            A[0, -1] = A[-1, 0] = value
+
+        return change
+
+    for row in (0, 9, 18):
+        assert is_sound(row, lambda A: None)
+        for value in (np.nan, np.inf, -np.inf, 0.0, -1.0, 1e-300, 1e308):
+            assert not is_sound(row, spoil((d - 1, d - 1), value))
+        if d > 1:
+            assert not is_sound(row, spoil((0, d - 1), np.nextafter(X[row, 0, d - 1], np.inf)))
+            assert not is_sound(row, spoil((d - 1, 0), np.nextafter(X[row, d - 1, 0], np.inf)))
+            for value in (np.nan, np.inf, -np.inf, 2.0 * X[row, 0, 0] * X[row, -1, -1] + 10.0):
+                assert not is_sound(row, mirror(value))
+
+
 @pytest.mark.parametrize("lanes", [True, False])
 @pytest.mark.parametrize("d", DIMS)
 def test_logdet_and_margin_are_those_of_the_cholesky_factor(rng, d, lanes):

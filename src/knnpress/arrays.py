@@ -15,6 +15,8 @@ __all__ = ["as_float_array"]
 
 def as_float_array(X: ArrayLike, name: str) -> Array:
     """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged, masked or not numbers."""
+    if type(X) is np.ndarray and X.dtype == np.float64 and X.flags.c_contiguous and X.flags.aligned:
+        return X  # as most are, and quickly seen
     if hasattr(X, "toarray"):
         raise TypeError(f"Sparse data was passed as {name}, but dense data is required; use {name}.toarray()")
     _refuse_masked(X, name)

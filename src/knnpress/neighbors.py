@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, Indices
 
-__all__ = ["nearest", "vote"]
+__all__ = ["ByClass", "nearest", "vote"]
 
 
 def nearest(
@@ -76,3 +77,52 @@ def vote(labels: Indices, n_classes: int) -> tuple[Indices, Array]:
     leading = np.take_along_axis(counts, labels, axis=1) == counts.max(axis=1, keepdims=True)
     winner = labels[np.arange(n), leading.argmax(axis=1)]
     return winner, counts / k
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Prototypes in the order of their classes, so that what concerns a class is one stretch of them.
+
+    Attributes
+    ----------
+    order : ndarray of shape (m,) or None
+        Prototypes, class by class; None where they are in that order already.
+    labels : ndarray of shape (m,)
+        Class indices in that order.
+    present, first, counts : ndarray of shape (n_present,)
+        Classes that have prototypes, where those begin in the order, and how many they are.
+    n_classes : int
+    """
+
+    order: Indices | None
+    labels: Indices
+    present: Indices
+    first: Indices
+    counts: Indices
+    n_classes: int
+
+    @classmethod
+    def of(cls, labels: Indices, n_classes: int) -> ByClass:
+        """Those of prototypes with these class indices, (m,)."""
+        order = np.argsort(labels, kind="stable")
+        in_order = labels[order]
+        present, first, counts = np.unique(in_order, return_index=True, return_counts=True)
+        sorted_already = np.array_equal(in_order, labels)
+        return cls(None if sorted_already else order, in_order, present, first, counts, n_classes)
+
+    def nearest(self, D: Array, gamma: float) -> Indices:
+        """The class of the nearest prototype, (n,); the first of those as near to the last digit."""
+        winner: Indices = self.labels[self._logits(D, gamma).argmax(axis=1)]
+        return winner
+
+    def scores(self, D: Array, gamma: float) -> tuple[Array, Array]:
+        """Log-odds of each class by its nearest prototype, and by all of its prototypes, (n, n_classes) each."""
+        logits = self._logits(D, gamma)
+        top = np.maximum.reduceat(logits, self.first, axis=1)
+        total = np.add.reduceat(np.exp(logits - np.repeat(top, self.counts, axis=1)), self.first, axis=1)
+        nearest, soft = (np.full((len(D), self.n_classes), -np.inf) for _ in range(2))
+        nearest[:, self.present], soft[:, self.present] = top, top + np.log(total)
+        return nearest, soft
+
+    def _logits(self, D: Array, gamma: float) -> Array:
+        return -(gamma**2) * (D if self.order is None else D[:, self.order])

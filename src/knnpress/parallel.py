@@ -211,24 +211,31 @@ class _OneBlasThread:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.entered = 0
-        self.libraries: ThreadpoolController | None = None
+        self.libraries: list[Any] | None = None
         self.n_modules = 0  # when they were looked for
-        self.limit: Any = None
+        self.before: list[tuple[Any, int]] = []  # libraries, and how many threads they had
 
     def __enter__(self) -> None:
         with self.lock:
             if self.entered == 0:
                 # a scan of everything loaded takes milliseconds: only after more was imported, another BLAS perhaps
                 if self.libraries is None or len(sys.modules) != self.n_modules:
-                    self.libraries, self.n_modules = ThreadpoolController(), len(sys.modules)
-                self.limit = self.libraries.limit(limits=1, user_api="blas")
+                    found = ThreadpoolController().select(user_api="blas")
+                    self.libraries, self.n_modules = found.lib_controllers, len(sys.modules)
+                # one by one: threadpoolctl's own limit takes an inventory first, which one query would wait for
+                self.before = [(library, library.num_threads) for library in self.libraries]
+                for library, count in self.before:
+                    if count != 1:
+                        library.set_num_threads(1)
             self.entered += 1
 
     def __exit__(self, *exception: object) -> None:
         with self.lock:
             self.entered -= 1
             if self.entered == 0:
-                self.limit.restore_original_limits()
+                for library, count in self.before:
+                    if count != 1:
+                        library.set_num_threads(count)
 
 
 #: Entered once, it costs nothing to enter again within

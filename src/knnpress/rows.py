@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,6 +43,7 @@ Work = Callable[[Array, Labels, Array | None, Any], tuple[Any, Any]]
 #: Makes a `Work`. It is what travels to other machines, so it consists of arrays and module-level functions.
 Make = Callable[[], Work]
 
+_QUICK = 1e-3  # seconds of work that are over before other threads could help
 _WAVE = 32  # blocks whose results are held at a time
 _RUN = 64  # rows that are read together, where a store does not say
 _SPREAD = 8  # runs in a batch, at least, lest it know only one corner of the store
@@ -56,15 +58,17 @@ class Memory(dict[int, Any]):
     ----------
     token : str
         What it is called on other machines.
+    seconds : float
+        That the last evaluation took, here.
     """
 
     def __init__(self, budget: float = np.inf) -> None:
         super().__init__()
-        self.budget, self.token = budget, uuid.uuid4().hex
+        self.budget, self.token, self.seconds = budget, uuid.uuid4().hex, np.inf
 
     def keep(self, rows: slice, memory: Any, X: Array) -> None:
         """Keep the memory of a block of points X, if there is room for it and all before it."""
-        if _size(memory, X) / len(X) * rows.stop <= self.budget:
+        if self.budget == np.inf or _size(memory, X) / len(X) * rows.stop <= self.budget:
             self[rows.start] = memory
 
 
@@ -215,7 +219,10 @@ class LocalRows:
             kept.keep(rows, remembered, X)
             return result
 
-        return map_blocks(one, blocks, self.n_jobs)
+        began = perf_counter()
+        results = map_blocks(one, blocks, 1 if kept.seconds < _QUICK else self.n_jobs)
+        kept.seconds = perf_counter() - began
+        return results
 
     def sum(self, make: Make, blocks: Sequence[slice], memory: Memory) -> Any:
         """The sum of what the blocks give, tuples, added in order."""

@@ -32,10 +32,11 @@ from knnpress.estimators.outliers import (
     rejecting,
     some_rows,
 )
+from knnpress.estimators.prepared import Prepared
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.descent import Problem, Start, represented
 from knnpress.learning.loss import log_softmax
-from knnpress.learning.selection import DEFAULT, class_scores
+from knnpress.learning.selection import DEFAULT
 from knnpress.progress import progress_bar
 from knnpress.rows import LocalRows, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
@@ -478,17 +479,29 @@ class LearnedModel(PrototypeModel):
             )
         return problem.scale.points(found.theta), found.loss_curve, setting
 
+    def _winners(self, X: ArrayLike) -> Indices:
+        if getattr(self, "vote_", "nearest") == "soft" or self.n_neighbors > 1:
+            return super()._winners(X)
+        gamma = getattr(self, "gamma_", 1.0)
+        return self._by_block(X, lambda ready, D: ready.by_class.nearest(D, gamma))
+
     def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
         vote = getattr(self, "vote_", "nearest")
         if vote == "nearest" and self.n_neighbors > 1:
             return super()._decide(X)
         # A class counts by its nearest prototype, or by all of its prototypes; gamma comes with the second class
-        scores = class_scores(self._distances(X), self._codes(), getattr(self, "gamma_", 1.0), len(self.classes_))
-        logits = getattr(self, "temperature_", 1.0) * scores[vote == "soft"]
+        gamma, temperature = getattr(self, "gamma_", 1.0), getattr(self, "temperature_", 1.0)
+
+        def scores(ready: Prepared, D: Array) -> Array:
+            nearest, soft = ready.by_class.scores(D, gamma)
+            return np.stack([nearest, soft if vote == "soft" else nearest], axis=1)
+
+        found = self._by_block(X, scores)
+        logits = temperature * found[:, 1]
         _, share = log_softmax(logits)
         # a tiny gamma makes all shares alike, and their sums too, but not all distances: ties go to the nearest
         tied = logits >= logits.max(axis=1, keepdims=True) - _TIE * (vote == "soft")
-        return np.where(tied, scores[0], -np.inf).argmax(axis=1), share
+        return np.where(tied, found[:, 0], -np.inf).argmax(axis=1), share
 
 
 def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:

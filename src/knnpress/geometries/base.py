@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -90,6 +91,9 @@ class SmoothGeometry(Geometry, Protocol):
     slacks : tuple of float
         How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
         in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
+    least_work : int, optional
+        Multiplications, as many as a pair has numbers, below which a block of rows is not worth a call of its own.
+        Without it, blocks are taken as they come.
     """
 
     exact_gradient: bool
@@ -250,6 +254,13 @@ def least_weight(W: Array) -> float:
 
 def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
     """X as a float64 C-array of `ndim` dimensions with no empty axis and no NaN or infinity."""
+    array = as_shaped_array(X, ndim, name, shape)
+    check_finite(array, name)
+    return array
+
+
+def as_shaped_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
+    """X as a float64 C-array of `ndim` dimensions with no empty axis."""
     array = as_float_array(X, name)
     if array.ndim != ndim:
         hint = f"Reshape your data, e.g. {name}[None] for a single point" if array.ndim == ndim - 1 else "Reshape it"
@@ -257,9 +268,15 @@ def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
     for axis, what in enumerate(("sample(s)", "feature(s)")):
         if array.shape[axis] == 0:
             raise ValueError(f"{name} has 0 {what} (shape={array.shape}) while a minimum of 1 is required.")
+    return array
+
+
+def check_finite(array: Array, name: str) -> None:
+    """Refuse points that hold NaN or infinity."""
     with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(array.sum())  # cheap, and right unless the sum overflows
-    bad = ~np.isfinite(array).all(axis=tuple(range(1, ndim))) if suspicious else np.zeros(1, dtype=bool)
+        if math.isfinite(array.sum()):  # cheap, and right unless the sum overflows
+            return
+    bad = ~np.isfinite(array).all(axis=tuple(range(1, array.ndim)))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array[row]))[0])
@@ -267,4 +284,3 @@ def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
             f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), as do {bad.sum()} of "
             f"{len(array)} points; remove them or fill the gaps"
         )
-    return array

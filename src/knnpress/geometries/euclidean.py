@@ -43,6 +43,7 @@ class SquaredEuclidean(BaseEstimator):
     start_quotas: Literal["size", "need"] = "need"
     exact_gradient = True
     slacks = (1.0,)
+    least_work = 2**21  # about a third of a millisecond
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d); refuses NaN, infinity, entries beyond 1e150 and other shapes."""

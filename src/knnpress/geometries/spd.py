@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,7 +20,8 @@ from knnpress.geometries.base import (
     Linearization,
     Linearize,
     aligned,
-    as_real_array,
+    as_shaped_array,
+    check_finite,
     check_weights,
     least_weight,
     pairwise,
@@ -48,6 +50,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 _RANGE = 1e-290, 4e307  # of variances
 _ROUNDING = 1e-9  # of divergences
+_FEW = 4  # matrices that fill at most half of the lanes
 
 
 def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
@@ -63,10 +66,23 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
             f"real part, {name}.real, or the real form of twice the size, np.block([[{name}.real, -{name}.imag], "
             f"[{name}.imag, {name}.real]]), which keeps all of it"
         )
-    array = as_real_array(X, 3, name, "(n_matrices, d, d)")
-    if array.shape[1] != array.shape[2]:
-        raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
+    array = as_shaped_array(X, 3, name, "(n_matrices, d, d)")
+    square = array.shape[1] == array.shape[2]
     blocks = row_blocks(len(array), 8 * array[0].size)
+    if square and all(map_blocks(lambda rows: _is_sound(array[rows]), blocks, n_jobs)):
+        return array
+    check_finite(array, name)
+    if not square:
+        raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
+    return _mend_or_refuse(array, name, blocks, n_jobs)
+
+
+def _is_sound(X: Array) -> bool:
+    return _core.all_positive_definite(X, *_RANGE, X.shape[1] * _EPS)
+
+
+def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: int | None) -> Array:
+    """Matrices of which not all are exactly as they should be: made symmetric, or refused with the reason."""
 
     def asymmetry(rows: slice) -> Array:
         block = array[rows]
@@ -173,8 +189,18 @@ class JBLD(BaseEstimator):
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its divergences to every Z."""
-        z = _core.SpdBatch(aligned(Z), False)
-        return lambda X: _core.jbld_pairwise(_core.SpdBatch(X, True), z)
+        Z = aligned(Z)
+
+        @cache
+        def packed(lanes: bool) -> _core.SpdBatch:
+            return _core.SpdBatch(Z, lanes)
+
+        def distances(X: Array) -> Array:
+            if len(X) <= _FEW:  # they would leave lanes empty, which Z can fill; the sums are the same
+                return _core.jbld_pairwise(packed(True), _core.SpdBatch(X, False)).T
+            return _core.jbld_pairwise(_core.SpdBatch(X, True), packed(False))
+
+        return distances
 
     def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
         """Like `distances_to`, but all except the k least distances of a row may be infinity.

@@ -140,7 +140,7 @@ class Tangent(BaseEstimator):
         reference = self._sized_reference(d, "X")
         if reference is None:
             return lambda X, n_jobs: _to_vectors(matrix_log(X, n_jobs))
-        whitener = _whitener(reference.astype(np.float64).tobytes(), d)
+        whitener = _whitener(np.asarray(reference, dtype=np.float64).tobytes(), d)
         return lambda X, n_jobs: _to_vectors(whitened_log(X, whitener, n_jobs))
 
 

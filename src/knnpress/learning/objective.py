@@ -116,7 +116,11 @@ class Objective:
         self.rows, self.labels, self.geometry, self.scale = rows, labels, geometry, scale
         self.loss, self.prior = loss, prior
         self.slack = 1.0
-        self._blocks = rows.cut(len(labels)) if blocks is None else blocks
+        blocks = rows.cut(len(labels)) if blocks is None else blocks
+        if rows.in_memory:
+            work_per_row = len(labels) * int(np.prod(rows.shape[1:]))
+            blocks = _joined(blocks, getattr(geometry, "least_work", 0) // work_per_row)
+        self._blocks = blocks
         self._memory = rows.memory() if memory is None else memory
 
     def __call__(self, u: Array) -> Evaluation:
@@ -224,6 +228,18 @@ def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
         return (loss, step.pullback(W), float(share @ wrong)), step.memory
 
     return work
+
+
+def _joined(blocks: Sequence[slice], least_rows: int) -> list[slice]:
+    """The same rows in fewer blocks: neighbours are joined until they have `least_rows`."""
+    joined: list[slice] = []
+    for rows in blocks:
+        last = joined[-1] if joined else None
+        if last is not None and last.stop == rows.start and last.stop - last.start < least_rows:
+            joined[-1] = slice(last.start, rows.stop)
+        else:
+            joined.append(rows)
+    return joined
 
 
 def _total(weight: Array | None, blocks: Sequence[slice]) -> float:

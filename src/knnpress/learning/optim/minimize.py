@@ -13,6 +13,7 @@ from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, Follow, Method, Optimum, Reason, in_rows
 from knnpress.learning.optim.lbfgs import Lbfgs
 from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
+from knnpress.parallel import one_blas_thread
 from knnpress.typing import Array
 
 __all__ = ["minimize"]
@@ -69,7 +70,24 @@ def minimize(
     """
     if method not in _METHODS:
         raise ValueError(f"optimizer is {method!r}; choose 'lbfgs', 'cg' or 'descent'")
-    step, reason = _METHODS[method](learning_rate), None
+    with one_blas_thread:  # throughout: to enter it anew for every evaluation takes longer
+        return _minimize(
+            evaluate, theta, _METHODS[method](learning_rate), max_iter, tol, gradient_tol, callback, state, keep
+        )
+
+
+def _minimize(
+    evaluate: Evaluate,
+    theta: Array,
+    step: Method,
+    max_iter: int,
+    tol: float,
+    gradient_tol: float,
+    callback: Follow | None,
+    state: State | None,
+    keep: Keep | None,
+) -> Optimum:
+    reason = None
     evaluate, theta = in_rows(evaluate), np.ascontiguousarray(theta)
     if state is None:
         now = evaluate(theta)
@@ -96,7 +114,7 @@ def minimize(
         if keep is not None and reason is None:
             keep(read)
     if not np.isfinite(curve[-1]):
-        warnings.warn(f"the loss became {curve[-1]}; lower gamma", ConvergenceWarning, stacklevel=2)
+        warnings.warn(f"the loss became {curve[-1]}; lower gamma", ConvergenceWarning, stacklevel=3)
     return Optimum(step.best_theta(theta), curve, reason)
 
 
