@@ -85,7 +85,7 @@ def learn(
     checkpoint : Checkpoint
     callback : callable or None
     """
-    job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback))
+    job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback, checkpoint.told))
     choice = Choice(view, wishes.default, wishes.vote or "nearest", 1.0, [])
     if wishes.leaves_open or either:
         folds = make_folds(view.sample.y, groups, descent.seed)
