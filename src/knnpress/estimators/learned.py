@@ -411,10 +411,11 @@ class LearnedModel(PrototypeModel):
     def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         compressor, rng = self._compressor(), as_generator(self.random_state)
-        first, fitted, metric = not hasattr(self, "prototypes_"), geometry, geometry
+        first = not hasattr(self, "prototypes_")
+        fitted = metric = geometry.fitted_to(X) if hasattr(geometry, "fitted_to") else geometry
         old = [] if first else [self.prototypes_]
-        if isinstance(geometry, EmbeddedGeometry):
-            fitted, metric = geometry.fitted_to(X), SquaredEuclidean()
+        if isinstance(fitted, EmbeddedGeometry):
+            metric = SquaredEuclidean()
             X = fitted.embed(X, self.n_jobs)
             old = [] if first else [np.asarray(self.prototype_vectors_)]
         assert isinstance(metric, SmoothGeometry)
