@@ -52,6 +52,7 @@ WORK = {
         "[_core.sinkhorn_pullback(cost, X, f, W, 0.0) for _ in range(1000)]",
     ),
     "barycenter": (HISTOGRAMS, "geometries.Sinkhorn(M, 1e-5, 'transport').centroid(X)"),
+    "moments of signals": ("    S = np.ones((40, 300, 20000))\n", "[_core.moments(S) for _ in range(1000)]"),
     "box gaps": (
         "    low, high, F = np.zeros((64, 3000)), np.ones((64, 3000)), np.ones((30000, 64))\n",
         "[_core.box_gaps(low, high, F) for _ in range(1000)]",

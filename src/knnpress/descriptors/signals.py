@@ -12,6 +12,7 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.cluster import lazily
 from knnpress.descriptors.covariance import singular_rows
@@ -26,7 +27,7 @@ __all__ = ["SignalCovariance"]
 _SHAPE = "(n_signals, channels, times)"
 _FLAT = 1e-12  # standard deviation, as a share of the mean, of a channel that says nothing
 _ORDER = 4  # of the Butterworth filters
-_SPARE = 8  # blocks of an eighth of the usual bytes stay in the cache
+_SPARE = 2  # blocks of half the usual bytes: large enough for what a block costs, small enough for a cache
 _STACKS = ("block", "full", "bank")
 
 
@@ -211,7 +212,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
 
     def _covariances(self, X: Array) -> tuple[Array, Array]:
         """Covariances of one block, and the first flat channel of each signal, -1 where there is none."""
-        S = self._filtered(_checked(X))
+        S = self._filtered(as_float_array(X, "X"))
         if self.evoked is not None:
             if S.shape[2] != getattr(self, "n_channels_", S.shape[2]):
                 raise ValueError(f"X has {S.shape[2]} channels, and fit saw {self.n_channels_}; give the same")
@@ -230,10 +231,10 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         first = np.where(flat.any(axis=(1, 2)), flat.any(axis=1).argmax(axis=1) % n_plain, -1)
         if self.evoked is not None:
             first = np.where(first >= 0, first - self.evoked_.shape[1], -1)  # counted as the user does
-        C = 0.5 * (C + C.swapaxes(-1, -2))
         d = C.shape[-1]
         endless = np.flatnonzero(~np.isfinite(C.sum(axis=(1, 2, 3))))
         if len(endless):
+            _checked(X)  # which names NaN and infinity; to look for them before would take as long as the rest
             raise InvalidPointError(
                 f"the covariance of X[{endless[0]}] is beyond all numbers, as are {len(endless)} of {len(C)}; scale "
                 "the signals, e.g. divide by X.std()"
@@ -387,19 +388,23 @@ def _checked(X: Array) -> Array:
     return as_real_array(X, X.ndim, "X", _SHAPE)
 
 
+def _moments(S: Array) -> tuple[Array, Array]:
+    """Means of products of every two channels, (..., d, d), symmetric to the last bit, and of channels, (..., d)."""
+    second, mean = _core.moments(np.ascontiguousarray(S).reshape(-1, *S.shape[-2:]))
+    return second.reshape(*S.shape[:-1], S.shape[-2]), mean.reshape(S.shape[:-1])
+
+
 def _estimate(S: Array, shrinkage: Callable[[Array, Array, Array, Array], Array] | None) -> tuple[Array, Array]:
     """Covariances of signals, (n, bands, d, times), and which channels are flat, (n, bands, d)."""
     T, d = S.shape[-1], S.shape[-2]
-    mean = S @ np.full(T, 1.0 / T)
-    C = S @ S.swapaxes(-1, -2)
-    C /= T
+    C, mean = _moments(S)
     # Filtered signals have almost no mean, and need no second pass to take it off; others would lose digits without
     far = (2.0 * mean**2 > np.einsum("...kk->...k", C)).any(axis=(1, 2))
     rest = np.where(far[:, None, None], 0.0, mean)
     if far.any():
         S = S.copy()
         S[far] -= mean[far, ..., None]
-        C[far] = S[far] @ S[far].swapaxes(-1, -2) / T
+        C[far] = _moments(S[far])[0]
     C -= rest[..., :, None] * rest[..., None, :]
     variances = np.einsum("...kk->...k", C)
     flat = variances <= (_FLAT * mean) ** 2
