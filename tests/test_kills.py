@@ -178,7 +178,9 @@ sys.exit(main(["experiment", *sys.argv[2:]]))
         done = subprocess.run([sys.executable, "-c", code, str(limit), *plan], capture_output=True, text=True)
         assert done.returncode == 2, k
         assert "Traceback" not in done.stderr
-        assert done.stderr.splitlines()[-1].endswith(".json: File too large" if k < 1 else "records.jsonl: File too large")
+        assert done.stderr.splitlines()[-1].endswith(
+            ".json: File too large" if k < 1 else "records.jsonl: File too large"
+        )
         subprocess.run([KNNPRESS, "experiment", *plan], check=True, stdout=subprocess.DEVNULL)
         assert sorted(record["id"] for record in read_records(out / "records.jsonl")) == sorted(ids)
     assert_array_equal(leftovers(tmp_path), [])

@@ -153,7 +153,7 @@ class StochasticCompression(BaseEstimator):
             )
         labels = names[learned.labels]
         order = np.argsort(labels, kind="stable")
-        trace = {
+        trace: dict[str, Any] = {
             "geometry": geometry,
             "vectors": None if vectors is None else vectors[order],
             "loss_curve": learned.loss_curve,

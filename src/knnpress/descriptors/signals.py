@@ -396,7 +396,7 @@ def _moments(S: Array) -> tuple[Array, Array]:
 
 def _estimate(S: Array, shrinkage: Callable[[Array, Array, Array, Array], Array] | None) -> tuple[Array, Array]:
     """Covariances of signals, (n, bands, d, times), and which channels are flat, (n, bands, d)."""
-    T, d = S.shape[-1], S.shape[-2]
+    d = S.shape[-2]
     C, mean = _moments(S)
     # Filtered signals have almost no mean, and need no second pass to take it off; others would lose digits without
     far = (2.0 * mean**2 > np.einsum("...kk->...k", C)).any(axis=(1, 2))

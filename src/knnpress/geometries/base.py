@@ -227,9 +227,9 @@ def check_same_size(X: Array, Z: Array) -> None:
 
 def check_stopping(tol: Any, max_iter: Any) -> None:
     """Refuse what cannot end the iterations of a transport: a share of the mass, and a count."""
-    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= tol < 1:
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= float(tol) < 1:
         raise ValueError(f"tol is {tol!r}; give the error that marginals may have, from 0 to below 1, e.g. 1e-4")
-    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or not 1 <= max_iter < 2**31:
+    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or not 1 <= int(max_iter) < 2**31:
         raise ValueError(f"max_iter is {max_iter!r}; give a number of iterations, 1 or more")
 
 
