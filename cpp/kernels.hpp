@@ -1,7 +1,7 @@
 // The native core's interface: plain arrays in, plain arrays out, no checks, no allocation, no threads.
 //
-// jbld.cpp, sinkhorn.cpp, clouds.cpp, spectral.cpp and loss.cpp are compiled once per instruction set; each fills its
-// part of one `Kernels` table, and module.cpp
+// jbld.cpp, sinkhorn.cpp, clouds.cpp, spectral.cpp, loss.cpp and moments.cpp are compiled once per instruction set;
+// each fills its part of one `Kernels` table, and module.cpp
 // picks a table at run time. Kernel files use no library code with external linkage, so that the linker can never
 // hand an AVX function to a machine without AVX.
 #pragma once
@@ -145,6 +145,10 @@ struct Kernels {
   // the weighted sum of losses; gradient (n, m), its derivative in D
   double (*soft_neighbor_loss)(const LossJob&, double* work, double* gradient);
   int64_t (*loss_work)(int64_t m);       // doubles of scratch it needs
+
+  // of signals (n, d, length): means over time (n, d), and second (n, d, d), means of products of every two channels
+  void (*moments)(const double* signals, int64_t n, int d, int64_t length, double* work, double* second, double* mean);
+  int64_t (*moments_work)(int d);        // doubles of scratch it needs
 };
 
 // Packed symmetric matrices: panels of two columns, each panel holding its rows from the diagonal down.
@@ -157,15 +161,15 @@ inline int64_t packed_size(int d) {
 
 namespace baseline {
 void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); void fill_clouds(Kernels&);
-void fill_loss(Kernels&);
+void fill_loss(Kernels&); void fill_moments(Kernels&);
 }
 namespace avx2 {
 void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); void fill_clouds(Kernels&);
-void fill_loss(Kernels&);
+void fill_loss(Kernels&); void fill_moments(Kernels&);
 }
 namespace avx512 {
 void fill_jbld(Kernels&); void fill_sinkhorn(Kernels&); void fill_spectral(Kernels&); void fill_clouds(Kernels&);
-void fill_loss(Kernels&);
+void fill_loss(Kernels&); void fill_moments(Kernels&);
 }
 
 }  // namespace knnpress

@@ -126,13 +126,13 @@ const std::vector<Target>& targets() {  // those this CPU can run, best last
       for (auto fill : fills) fill(k);
       found.push_back({name, k});
     };
-    add("baseline", {baseline::fill_jbld, baseline::fill_sinkhorn, baseline::fill_spectral, baseline::fill_loss, baseline::fill_clouds});
+    add("baseline", {baseline::fill_jbld, baseline::fill_sinkhorn, baseline::fill_spectral, baseline::fill_loss, baseline::fill_clouds, baseline::fill_moments});
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      add("avx2", {avx2::fill_jbld, avx2::fill_sinkhorn, avx2::fill_spectral, avx2::fill_loss, avx2::fill_clouds});
+      add("avx2", {avx2::fill_jbld, avx2::fill_sinkhorn, avx2::fill_spectral, avx2::fill_loss, avx2::fill_clouds, avx2::fill_moments});
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      add("avx512", {avx512::fill_jbld, avx512::fill_sinkhorn, avx512::fill_spectral, avx512::fill_loss, avx512::fill_clouds});
+      add("avx512", {avx512::fill_jbld, avx512::fill_sinkhorn, avx512::fill_spectral, avx512::fill_loss, avx512::fill_clouds, avx512::fill_moments});
 #endif
     return found;
   }();
@@ -571,6 +571,21 @@ Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
   return out;
 }
 
+// ---- signals --------------------------------------------------------------------------------------------------
+
+nb::tuple moments(In<double, 3> signals) {
+  const size_t n = signals.shape(0), d = signals.shape(1), length = signals.shape(2);
+  if (d < 1 || d > 20000 || length < 1)
+    throw std::invalid_argument("signals must be (n, channels, times), with 1 to 20000 channels");
+  auto second = make_array<double>({n, d, d}), mean = make_array<double>({n, d});
+  const double* x = data_of(signals);
+  double *products = second.data(), *sums = mean.data();
+  const auto& kernels = chosen->kernels;
+  Buffer work = allocate(kernels.moments_work(int(d)));
+  run([&] { kernels.moments(x, int64_t(n), int(d), int64_t(length), work.get(), products, sums); });
+  return nb::make_tuple(second, mean);
+}
+
 // ---- the loss -------------------------------------------------------------------------------------------------
 
 nb::tuple soft_neighbor_loss(In<double, 2> D, In<bool, 2> same, double sharpness, double floor, double smoothing,
@@ -658,6 +673,7 @@ NB_MODULE(_core, module) {
   module.def("eigen", &eigen, "X"_a, "values"_a, "vectors"_a.none());
   module.def("spectral_map", &spectral_map, "X"_a, "map"_a, "out"_a,
              "congruence"_a.none() = nb::none());
+  module.def("moments", &moments, "signals"_a);
   module.def("soft_neighbor_loss", &soft_neighbor_loss, "D"_a, "same"_a, "sharpness"_a, "floor"_a, "smoothing"_a,
              "weight"_a.none() = nb::none(), "reach"_a.none() = nb::none());
   module.def("airm_pairwise", &airm_pairwise, "factors"_a, "whiteners"_a);

@@ -18,7 +18,7 @@ import knnpress as kp
 from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators import PrototypeClassifier
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries import EMD, JBLD, Sinkhorn, SquaredEuclidean
+from knnpress.geometries import EMD, JBLD, CloudSinkhorn, Sinkhorn, SquaredEuclidean
 
 N = 4
 VECTORS = [*HISTOGRAMS, "sqeuclidean"]
@@ -625,3 +625,20 @@ def test_jbld_does_not_depend_on_the_scale(scale):
     X = sample("jbld", 5)
     X = X / np.abs(X).max()
     np.testing.assert_allclose(JBLD().pairwise(scale * X), JBLD().pairwise(X), atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("tol", value) for value in (np.nan, -1.0, "small", 1.0, True)),
+        *(("max_iter", value) for value in (0, -1, 2.5, 2**40, None)),
+    ],
+)
+def test_iterations_of_transport_that_could_not_end_are_refused(name, value):
+    wrong = {name: value}
+    for geometry, X in (
+        (Sinkhorn(1.0 - np.eye(3), **wrong), np.ones((2, 3))),
+        (CloudSinkhorn(1.0, **wrong), kp.Clouds(np.ones((2, 2)), [0, 1, 2])),
+    ):
+        with pytest.raises(ValueError, match=rf"^{name} is {value!r}; give "):
+            geometry.pairwise(X)

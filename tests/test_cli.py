@@ -772,6 +772,21 @@ def test_closed_or_full_streams_are_tolerated(closed, model, photos, vectors, tm
         assert kp.load(tmp_path / "m.knnp").predict(np.zeros((1, 3))).tolist() == ["low"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closes files as a shell of Unix does")
+def test_what_libraries_write_to_closed_streams_goes_into_no_file(tmp_path):
+    code = """
+import os, sys
+from knnpress.cli.output import open_streams
+open_streams()
+with open(sys.argv[1], "wb") as file:
+    for stream in (1, 2):
+        os.write(stream, b"a warning of a library, say")
+"""
+    command = ["sh", "-c", '"$0" -c "$1" "$2" <&- >&- 2>&-', sys.executable, code, tmp_path / "out.csv"]
+    assert subprocess.run(command).returncode == 0
+    assert (tmp_path / "out.csv").read_bytes() == b""
+
+
 def test_negative_numbers_are_no_formulas(vectors, tmp_path, knnpress_main):
     with np.load(vectors) as file:
         np.savez(tmp_path / "signs.npz", X=file["X"], y=2 * file["y"] - 1)

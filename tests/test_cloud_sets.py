@@ -57,8 +57,9 @@ def test_masks_and_what_scikit_learn_asks():
         clouds[mask[:3]]
     with pytest.raises(IndexError, match="no cloud 7"):
         clouds[7]
-    with pytest.raises(IndexError):
-        clouds["a"]
+    for nothing in ("a", (1, 2), np.array([[0]]), None, np.array([0.5])):
+        with pytest.raises(IndexError, match="clouds are indexed by"):
+            clouds[nothing]
     with pytest.raises(TypeError, match=r"clouds\.points"):
         np.asarray(clouds)
 

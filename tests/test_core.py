@@ -635,3 +635,25 @@ def test_arrays_of_another_rank_are_refused():
         _core.SpdBatch(np.eye(2), True)
     with pytest.raises(TypeError):
         solve(np.ones(2), 1.0, HALVES, HALVES)
+
+
+# ---- moments of signals
+
+
+@pytest.mark.parametrize(("d", "length"), [(1, 1), (2, 7), (3, 8), (4, 9), (21, 480), (22, 1003), (64, 129)])
+def test_moments_are_sums_of_products(rng, d, length):
+    S = rng.normal(size=(3, d, length)) + 2.0
+    second, mean = _core.moments(S)
+    assert_allclose(second, S @ S.transpose(0, 2, 1) / length, rtol=1e-12)
+    assert_allclose(mean, S.mean(axis=2), rtol=1e-12)
+    assert_array_equal(second, second.transpose(0, 2, 1))
+    assert_array_equal(_core.moments(S[1:2])[0], second[1:2])  # whatever comes before
+    S[1, 0, -1] = np.nan
+    assert_array_equal(np.isnan(_core.moments(S)[0]).any(axis=(1, 2)), [False, True, False])
+
+
+def test_moments_of_nothing_are_empty_and_no_channels_are_refused(rng):
+    assert _core.moments(np.empty((0, 3, 5)))[0].shape == (0, 3, 3)
+    for shape in ((2, 0, 5), (2, 3, 0), (1, 20_001, 1)):
+        with pytest.raises(ValueError, match="1 to 20000 channels"):
+            _core.moments(np.zeros(shape))

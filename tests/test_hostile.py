@@ -167,6 +167,16 @@ def test_jbld_and_airm_are_right_to_the_stated_bound(case):
         assert abs(D[0, 0] - exact(X[0] / unit, X[-1] / unit)) <= bound + 1e-13 * D[0, 0]
 
 
+@pytest.mark.parametrize("d", [2, 11, 19])
+def test_at_condition_1e14_distances_are_those_of_50_digits(d):
+    """To eps times the condition, which is what rounding of the matrices alone does; the stated bound is far wider."""
+    X = reference.random_spd(np.random.default_rng(d), 4, d, 1e14)
+    for geometry, exact in ((JBLD(), reference.jbld_50_digits), (AIRM(), reference.airm_50_digits)):
+        D = geometry.pairwise(X, n_jobs=1)
+        errors = [abs(D[i, j] - exact(X[i], X[j])) for i in range(4) for j in range(i)]
+        assert max(errors) < EPS * 1e14
+
+
 @examples(12)
 @given(spd_points(most=4))
 def test_centroids_of_matrices_are_matrices(case):

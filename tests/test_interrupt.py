@@ -11,7 +11,7 @@ import time
 import pytest
 
 #: Seconds until KeyboardInterrupt is raised; the core looks every 0.05 s, and the machine may be busy.
-AT_ONCE = 0.5
+AT_ONCE = 0.3
 
 MATRICES = """
     rng = np.random.default_rng(0)
@@ -52,6 +52,7 @@ WORK = {
         "[_core.sinkhorn_pullback(cost, X, f, W, 0.0) for _ in range(1000)]",
     ),
     "barycenter": (HISTOGRAMS, "geometries.Sinkhorn(M, 1e-5, 'transport').centroid(X)"),
+    "moments of signals": ("    S = np.ones((40, 300, 20000))\n", "[_core.moments(S) for _ in range(1000)]"),
     "box gaps": (
         "    low, high, F = np.zeros((64, 3000)), np.ones((64, 3000)), np.ones((30000, 64))\n",
         "[_core.box_gaps(low, high, F) for _ in range(1000)]",
@@ -92,18 +93,21 @@ def seconds_to_answer(before, work, number=signal.SIGINT, after=0.4):
     return word, float(answered) - sent
 
 
-@pytest.mark.parametrize("name", WORK)
-def test_ctrl_c_is_answered_at_once(name):
-    # the best of three: other processes of a busy machine are no fault of ours
-    for _ in range(3):
-        word, took = seconds_to_answer(*WORK[name])
-        assert word == "KeyboardInterrupt"
+def assert_answered_at_once(work, number, expected):
+    # the best of five: other processes of a busy machine are no fault of ours
+    for _ in range(5):
+        word, took = seconds_to_answer(*work, number)
+        assert word == expected
         if took < AT_ONCE:
             return
     assert took < AT_ONCE
 
 
-def test_a_handler_of_another_signal_is_run_at_once():
-    word, took = seconds_to_answer(*WORK["sinkhorn, one pair"], signal.SIGTERM)
-    assert word == "Ended"
-    assert took < 2 * AT_ONCE
+@pytest.mark.parametrize("name", WORK)
+def test_ctrl_c_is_answered_at_once(name):
+    assert_answered_at_once(WORK[name], signal.SIGINT, "KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("name", ["sinkhorn, one pair", "jbld pairwise", "jbld pairwise, two threads"])
+def test_a_handler_of_another_signal_is_run_at_once(name):
+    assert_answered_at_once(WORK[name], signal.SIGTERM, "Ended")

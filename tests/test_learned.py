@@ -288,6 +288,13 @@ def test_batches_one_after_the_other_teach_what_all_points_do(name):
     assert_allclose(clf.compression_ratio_, 6 / 180)
 
 
+def test_batches_and_other_geometries_leave_reg_as_it_is_documented():
+    X, y = labelled("sinkhorn-divergence", 30)
+    clf = SHC(GROUND_COST, n_prototypes=3, metric="sinkhorn", max_iter=1, gamma=1.0).partial_fit(X, y)
+    assert clf.reg_ == clf.geometry_.effective_reg
+    assert not hasattr(clf.set_params(metric="hellinger").fit(X, y), "reg_")
+
+
 def test_a_class_that_comes_later_is_learned_and_an_old_one_not_forgotten():
     X, y = labelled("sqeuclidean", 400)
     names = np.array(["a", "b", "c"])[y]

@@ -42,13 +42,33 @@ def test_scores_are_shares_and_then_multiples(fitted):
     assert scores.max() < 1.0  # no point is farther than itself
     distance = model.transform(X)
     own = np.where(model.prototype_labels_ == y[:, None], distance, np.inf).min(axis=1)
-    assert_allclose(model.distance_levels_[:, -1], [own[y == c].max() for c in model.classes_])
+    assert (model.distance_levels_[:, -1] >= [own[y == c].max() for c in model.classes_]).all()
     step = np.array([[-1.0, -1.0, -1.0]]) * np.array([[5.0], [10.0], [20.0]])
     beyond = model.outlier_score(step)
     assert (np.diff(beyond) > 0).all()
     assert beyond[0] > 1
     near_left = model.transform(step)[:, model.prototype_labels_ == "left"].min(axis=1)
     assert_allclose(beyond, near_left / model.distance_levels_[0, -1])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])  # which class is the first inside of the learning
+def test_levels_are_those_of_points_that_were_not_learned_from(rng, seed):
+    """Of few points in many dimensions: prototypes go where those are that they are learned from."""
+    labels = ["left", "right"]
+    y = np.tile(labels, 60)
+    X, new = (rng.normal(size=(n, 40)) * np.where(np.tile(labels, n // 2) == "left", 1, 5)[:, None] for n in (120, 600))
+    X[y == "right"] += 9.0
+    new[np.tile(labels, 300) == "right"] += 9.0
+    model = kp.SNC(40, prior=0.01, smoothing=0.0, random_state=seed).fit(X, y)
+    truth = np.tile(labels, 300)
+    near = model.transform(new)
+    own = np.where(model.prototype_labels_ == truth[:, None], near, np.inf).min(axis=1)
+    for c, name in enumerate(model.classes_):  # each class has levels of its own, by its name
+        middle = model.distance_levels_[c, LEVELS == 0.5][0]
+        assert 0.1 < np.mean(own[truth == name] < middle) < 0.8
+    assert np.mean(model.predict(new, reject=0.0, reject_label="?") == "?") < 0.05
+    fixed = kp.SNC(40, prior=0.01, smoothing=0.0, gamma="scale", vote="nearest").fit(X, y)  # nothing was held out
+    assert np.mean(fixed.predict(new, reject=0.0, reject_label="?") == "?") > 0.1
 
 
 def test_density_falls_with_distance_and_is_that_of_all_prototypes(fitted):
@@ -79,13 +99,13 @@ def test_what_is_no_share_is_refused(fitted, reject):
 
 
 def test_levels_count_points_by_their_weight():
-    near = np.array([[3.0], [1.0], [2.0], [9.0]])
-    twice = class_levels(near[[0, 0, 1, 2]], np.zeros(4, dtype=int), None)
-    assert np.array_equal(class_levels(near, np.zeros(4, dtype=int), np.array([2.0, 1.0, 1.0, 0.0])), twice)
+    near = np.array([3.0, 1.0, 2.0, 9.0])
+    twice = class_levels(near[[0, 0, 1, 2]], np.zeros(4, dtype=int), 1, None)
+    assert np.array_equal(class_levels(near, np.zeros(4, dtype=int), 1, np.array([2.0, 1.0, 1.0, 0.0])), twice)
     assert twice[0, 0] == 1.0
     assert twice[0, -1] == 3.0
     assert twice[0, LEVELS == 0.5] == 2.0
-    absent = class_levels(np.hstack([near, near]), np.zeros(4, dtype=int), None)
+    absent = class_levels(near, np.zeros(4, dtype=int), 2, None)
     assert np.isnan(absent[1]).all()
     mixed = average_levels(absent, np.array([4.0, 0.0]), absent[::-1], np.array([0.0, 4.0]))
     assert np.array_equal(mixed, absent[[0, 0]])

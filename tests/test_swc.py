@@ -126,11 +126,13 @@ def test_a_weight_of_two_counts_as_two_and_none_as_absent():
     np.testing.assert_allclose(absent.prototypes_, alone.prototypes_, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:CloudSinkhorn. 1 of 80 pairs")
 def test_batches_that_come_one_by_one():
     X, y = rings(80)
-    clf = kp.SWC(2, n_points=4, **PLAIN)
+    clf = kp.SWC(2, n_points=4, **{**PLAIN, "reg": "auto"})
     for first in (0, 40):
         clf.partial_fit(X[first : first + 40], y[first : first + 40], classes=[0, 1])
+        assert clf.reg_ == clf.geometry_.reg == CloudSinkhorn().fitted_to(X[:40]).reg  # of the first batch, for good
     assert clf.score(X, y) > 0.9
 
 
@@ -141,8 +143,11 @@ def test_bad_input_is_named():
     clf = kp.SWC(2, n_points=3, max_iter=2, **PLAIN).fit(X, y)
     with pytest.raises(ValueError, match="X has 3 features, but SWC is expecting 2"):
         clf.predict(kp.Clouds.from_list([np.zeros((2, 3))]))
-    with pytest.raises(ValueError, match="n_points is 0"):
-        kp.SWC(2, n_points=0).fit(X, y)
+    for n_points in (0, 2.5, 10**9):
+        with pytest.raises(ValueError, match=f"n_points is {n_points}; give .* from 1 to 100000"):
+            kp.SWC(2, n_points=n_points).fit(X, y)
+    with pytest.raises(ValueError, match=r"y has one class, 0$"):
+        kp.SWC(2).fit(X, np.zeros(20, dtype=int))
 
 
 def test_a_checkpoint_goes_on_and_refuses_other_clouds(tmp_path):

@@ -14,10 +14,10 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.files import read_npz, replacing
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["Cloud", "Clouds"]
+__all__ = ["LARGEST", "Cloud", "Clouds"]
 
 _ARRAYS = ("table", "index", "offsets", "weights")
-_LARGEST = 1e150  # squares of larger numbers overflow
+LARGEST = 1e150  #: of the coordinates of a point: squares of larger numbers overflow
 
 
 class Cloud(NamedTuple):
@@ -254,7 +254,7 @@ class Clouds:
             at = slice(self.offsets[row], self.offsets[row + 1])
             return Cloud(self.table[self.index[at]], self.weights[at])
         chosen = np.asarray(rows)
-        if chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
+        if isinstance(rows, tuple) or chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
             raise IndexError("clouds are indexed by a number, a slice, a mask or an array of row numbers")
         if chosen.dtype.kind == "b" and len(chosen) != len(self):
             raise IndexError(f"the mask has {len(chosen)} entries, and there are {len(self)} clouds")
@@ -373,14 +373,14 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
 def _bad_row(table: Array) -> int | None:
     """The first row with NaN, infinity or a number too large to be squared."""
     with np.errstate(invalid="ignore"):
-        if not table.size or (table.max() <= _LARGEST and table.min() >= -_LARGEST):
+        if not table.size or (table.max() <= LARGEST and table.min() >= -LARGEST):
             return None
-        good = (np.abs(table) <= _LARGEST).all(axis=1)
+        good = (np.abs(table) <= LARGEST).all(axis=1)
     return int(np.flatnonzero(~good)[0])
 
 
 def _what_is_wrong(where: str, point: Array) -> str:
-    at = int(np.flatnonzero(~(np.abs(point) <= _LARGEST))[0])
+    at = int(np.flatnonzero(~(np.abs(point) <= LARGEST))[0])
     if np.isfinite(point[at]):
         return f"{where} has an entry of size {abs(point[at]):.1e} at {at}, whose square overflows; scale all points"
     return f"{where} contains NaN or infinity ({point[at]} at {at}); remove it or fill the gaps"

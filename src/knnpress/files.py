@@ -26,6 +26,7 @@ __all__ = [
     "csv_text",
     "file_stem",
     "most_unpacked",
+    "name_file",
     "read_npy",
     "read_npz",
     "replacing",
@@ -122,9 +123,17 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         if path.exists():
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         os.replace(temporary, path)
-    except BaseException:  # Ctrl-C, too
+    except BaseException as error:  # Ctrl-C, too
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            name_file(error, path)
         raise
+
+
+def name_file(error: OSError, path: Path) -> None:
+    """Let an error say which file could not be written: that of a full disk does not."""
+    if error.errno is not None and error.filename is None:
+        error.filename = str(path)
 
 
 def read_npy(path: str | os.PathLike[str]) -> Array:

@@ -92,6 +92,7 @@ int main() {
   baseline::fill_spectral(kernels);
   baseline::fill_clouds(kernels);
   baseline::fill_loss(kernels);
+  baseline::fill_moments(kernels);
   int64_t head[5], count;
   double set[4];
   while (read(head, sizeof head) && read(set, sizeof set) && read(&count, sizeof count)) {

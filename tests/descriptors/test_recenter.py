@@ -392,3 +392,15 @@ def test_groups_reach_recentre_and_learner_in_cross_validation(rng, routing):
     model = make_pipeline(SignalCovariance("oas"), Recenter(), kp.SCC(2, metric="jbld", random_state=0))
     scores = cross_val_score(model, X, y, cv=GroupKFold(3), params={"groups": groups}, error_score="raise")
     assert scores.min() > 0.85
+
+
+@pytest.mark.parametrize("groups", [np.array(["NaT"] * 6, dtype="M8[s]"), np.array([0.0, 1, np.nan, 0, 1, 1])])
+def test_a_group_that_is_missing_is_named(groups, rng):
+    with pytest.raises(ValueError, match=r"groups\[\d\] is (NaT|NaN); give every matrix a group"):
+        Recenter().fit(np.eye(2) * rng.uniform(1, 2, (6, 1, 1)), groups=groups)
+
+
+@pytest.mark.parametrize("name", ["shrinkage", "forgetting"])
+def test_settings_that_are_no_numbers_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} is 'much'; give"):
+        Recenter(**{name: "much"}).fit(np.eye(2)[None])

@@ -268,7 +268,10 @@ def test_the_signal_that_is_bad_is_named_among_all(rng, tmp_path):
         ({"evoked": "left"}, "evoked is 'left'; give a list of classes"),
         ({"evoked": "all", "delays": 2}, "evoked is given, and delays is 2"),
         ({"bands": [(8, 12)]}, r"bands are given, and rate is None; give the samples per second, e\.g\. rate=250"),
-        ({"bands": [], "rate": 100}, "bands is empty"),
+        ({"bands": [], "rate": 100}, r"bands is \[\]; give some"),
+        ({"bands": 5, "rate": 100}, "bands is 5; give some"),
+        ({"bands": [("a", "b")], "rate": 100}, r"bands\[0\] is \('a', 'b'\); give \(low, high\)"),
+        ({"evoked": []}, "evoked is empty; give a list of classes"),
         ({"bands": [(8, 12), (12, 60)], "rate": 100}, r"bands\[1\] is \(12, 60\).*high < 50, half the rate"),
         ({"bands": [8, 12], "rate": 100}, r"bands\[0\] is 8; give \(low, high\)"),
     ],
@@ -299,3 +302,26 @@ def test_windows_too_short_or_of_another_length_are_refused(rng):
         SignalCovariance(evoked="all", components=9).fit(X, y)
     with pytest.raises(ValueError, match=r"evoked responses are not known yet; call fit\(X, y\)"):
         SignalCovariance(evoked="all").transform(X)
+    with pytest.raises(ValueError, match="X has 2 channels, and fit saw 3; give the same"):
+        models["evoked"].fit(X, y).transform(X[:, :2])
+    with pytest.raises(ValueError, match=r"y\[1\] is missing"):
+        SignalCovariance(evoked="all").fit(X, np.where(np.arange(60) == 1, np.nan, 0.0))
+
+
+@pytest.mark.parametrize("estimator", ["oas", "ledoit_wolf", "empirical"])
+def test_masked_signals_and_those_whose_squares_are_no_numbers_are_refused(rng, estimator):
+    X = rng.normal(size=(4, 3, 50))
+    masked = np.ma.array(X, mask=np.arange(600).reshape(X.shape) == 320)
+    with pytest.raises(InvalidPointError, match=r"X\[2\] is masked at \[0, 20\]"):
+        SignalCovariance(estimator).fit_transform(masked)
+    np.testing.assert_array_equal(
+        SignalCovariance(estimator).fit_transform(np.ma.array(X)), SignalCovariance(estimator).fit_transform(X)
+    )
+    X[1] *= 1e200
+    with pytest.raises(InvalidPointError, match=r"covariance of X\[1\] is beyond all numbers, as are 1 of 4; scale"):
+        SignalCovariance(estimator).fit_transform(X)
+
+
+def test_the_cure_of_a_singular_covariance_is_not_what_was_done():
+    with pytest.raises(InvalidPointError, match="channel 0 is flat; drop such channels or signals, and scale"):
+        SignalCovariance("ledoit_wolf").fit_transform(np.ones((2, 3, 50)))

@@ -1,12 +1,17 @@
 """From a study to training and test points."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from knnpress.datasets import Dataset, ImageDataset
+from knnpress.datasets import Dataset, ImageDataset, load_digits_covariances
+from knnpress.exceptions import InvalidPointError
+from knnpress.experiments import load_plan
 from knnpress.experiments.study import Study
 from knnpress.experiments.tasks import Tasks, divide
 from knnpress.geometries import JBLD, Sinkhorn
@@ -147,3 +152,51 @@ def test_a_descriptor_that_learns_sees_the_training_part_alone(tmp_path, monkeyp
 def test_a_source_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.npz is not there; give a folder of images"):
         Tasks(tmp_path, None, 0).task(Study("d", "nowhere.npz"), 0)
+
+
+BAD_STUDY = """
+[[study]]
+data = "bad"
+source = "points.npz"
+n_splits = 1
+methods = ["full"]
+"""
+
+
+@pytest.fixture
+def bad_points(tmp_path, monkeypatch):
+    """A plan for points of which one to train on is no covariance matrix, and its row."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.toml").write_text(BAD_STUDY)
+    data, (bad,) = load_digits_covariances(), load_plan("plan.toml").studies
+    X, y = data.X[:600].copy(), data.y[:600]
+    row = divide(bad, replace(data, X=X, y=y), 0)[0][0][80]
+    X[row] *= -1.0
+    np.savez("points.npz", X=X, y=y)
+    return bad, row
+
+
+def test_points_of_a_file_are_refused_by_their_row_there_and_mended_ones_are_read_anew(bad_points):
+    bad, row = bad_points
+    tasks = [Tasks(Path("cache"), None, seed=0) for _ in range(2)]
+    with pytest.raises(InvalidPointError, match=rf"points\.npz: X\[{row}\] is not positive definite"):
+        tasks[0].task(bad, 0)
+    data = load_digits_covariances()
+    np.savez("points.npz", X=data.X[:600], y=data.y[:600])
+    assert len(tasks[1].task(bad, 0).X) == 300
+
+
+@pytest.mark.slow  # its cause is tested by test_nothing_native_is_left_behind_when_python_ends_at_once
+def test_an_experiment_that_ends_in_an_error_leaves_nothing_native_behind(bad_points):
+    """The kernels give up in one of several threads, and what they worked on is let go: nanobind tells of no leaks."""
+    code = """
+import sys
+from knnpress.cli import main
+from knnpress.experiments import tasks
+tasks._checked = lambda data, source: data  # so that it is the kernels that find it
+sys.exit(main(["experiment", "plan.toml", "-o", "out"]))
+"""
+    for _ in range(10):  # which thread is at what is chance
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "is not positive definite" in done.stderr.splitlines()[-1]

@@ -204,3 +204,16 @@ def test_packed_clouds_are_clouds():
     alike = kp.Clouds.from_list([one[:, :-1] for one in Z], [one[:, -1] for one in Z])
     np.testing.assert_allclose(as_clouds(Z).points, alike.points)
     np.testing.assert_allclose(CloudSinkhorn(0.2).pairwise(clouds(), Z), CloudSinkhorn(0.2).pairwise(clouds(), alike))
+
+
+def test_clouds_as_arrays_with_numbers_at_the_end_of_the_range_are_refused_or_right():
+    X = np.ones((3, 2, 3))
+    X[:, 1] = 2.0
+    X[2, 1, 0] = -1e151
+    with pytest.raises(InvalidPointError, match=r"Z\[2\] has an entry of size 1\.0e\+151, .*scale all points"):
+        CloudSinkhorn(1.0).check(X, "Z")
+    heavy = X[:2].copy()
+    heavy[1, :, -1] = 1e308
+    kept = CloudSinkhorn(1.0).check(heavy)
+    np.testing.assert_allclose(kept[:, :, -1], [[1 / 3, 2 / 3], [0.5, 0.5]])
+    assert heavy[1, 0, -1] == 1e308

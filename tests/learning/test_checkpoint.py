@@ -112,6 +112,39 @@ def test_what_is_done_is_not_done_again(path, eager):
     assert_array_equal(found.points, whole.points)
 
 
+def test_one_that_resumes_counts_on_and_tells_nothing_twice(path, eager):
+    X, y = labelled("jbld", 60)
+
+    def told(crash_every, checkpoint):
+        """What a callback heard until the fit ended, all but the calls that it crashed at."""
+        heard, calls = [], 0
+
+        def look(step, total, facts):
+            nonlocal calls
+            calls += 1
+            if calls % crash_every == 0:
+                raise Crash
+            heard.append((step, facts.get("note")))
+
+        learner = StochasticCompression(max_iter=4, prior=1.0, checkpoint=checkpoint)
+        settings = {"geometry": JBLD(), "n_prototypes": 6, "n_jobs": 1, "callback": look}
+        for crashes in range(1000):
+            try:
+                learner.compress(X, y, random_state=np.random.default_rng(0), **settings)
+            except Crash:
+                continue
+            return heard, crashes
+
+    whole, _ = told(10**9, None)
+    pieces, crashes = told(30, path)
+    assert crashes > 5
+    notes = [heard for heard in whole if heard[1]]
+    assert len(notes) > 3
+    assert [heard for heard in pieces if heard[1]] == notes
+    assert list(dict.fromkeys(pieces)) == list(dict.fromkeys(whole))
+    assert len(pieces) <= len(whole) + crashes  # one that was not yet kept comes again
+
+
 def test_a_fit_that_ends_well_leaves_nothing_and_one_that_fails_its_state(path, eager):
     compress("jbld", path)
     assert list(path.parent.iterdir()) == []
@@ -211,8 +244,8 @@ def test_a_checkpoint_of_another_version_is_refused(path, eager, monkeypatch):
     with pytest.raises(ValueError, match=r"another fit: knnpress was .* and is 99\.0"):
         compress("jbld", path)
     monkeypatch.undo()
-    monkeypatch.setattr(checkpoint, "_VERSION", 2)
-    with pytest.raises(ValueError, match="cannot be used: it has version 1, and this knnpress writes 2"):
+    monkeypatch.setattr(checkpoint, "_VERSION", 3)
+    with pytest.raises(ValueError, match="cannot be used: it has version 2, and this knnpress writes 3"):
         compress("jbld", path)
 
 

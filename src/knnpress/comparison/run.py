@@ -99,7 +99,7 @@ def compare(
     labels = check_labels(y, len(X))
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y has one class, {classes[0]!r}; there is nothing to tell apart")
+        raise ValueError(f"y has one class, {classes.tolist()[0]!r}; there is nothing to tell apart")
     group = None if groups is None else check_groups(groups, len(X))
     cost = None if ground_cost is None else as_float_array(ground_cost, "ground_cost")
     rows = _sample(codes, max_points, random_state)

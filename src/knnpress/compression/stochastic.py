@@ -153,7 +153,7 @@ class StochasticCompression(BaseEstimator):
             )
         labels = names[learned.labels]
         order = np.argsort(labels, kind="stable")
-        trace = {
+        trace: dict[str, Any] = {
             "geometry": geometry,
             "vectors": None if vectors is None else vectors[order],
             "loss_curve": learned.loss_curve,
@@ -164,7 +164,11 @@ class StochasticCompression(BaseEstimator):
             "vote": learned.vote,
             "temperature": learned.temperature,
             "selection": learned.selection,
+            "held_out": None,
         }
+        if learned.held_out is not None:  # classes, distances to the nearest prototype of the own one, and weights
+            out = learned.held_out.points()
+            trace["held_out"] = names[out.labels], learned.held_out.own_distances(), out.weight
         points = learned.points if vectors is None else geometry.unembed(vectors)  # type: ignore[attr-defined]
         return Prototypes(points[order], classes[labels[order]], gamma=learned.gamma, trace=trace)
 

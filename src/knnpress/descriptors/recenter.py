@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -251,9 +252,9 @@ class Recenter(TransformerMixin, BaseEstimator):
             raise ValueError(f"metric is {self.metric!r}; choose one of {', '.join(map(repr, _METRICS))}")
         if self.target not in ("identity", "mean"):
             raise ValueError(f"target is {self.target!r}; choose 'identity' or 'mean'")
-        if not 0 <= self.shrinkage < np.inf:
+        if not isinstance(self.shrinkage, Real) or not 0 <= self.shrinkage < np.inf:
             raise ValueError(f"shrinkage is {self.shrinkage!r}; give a number of matrices, 0 or more")
-        if not 0 <= self.forgetting < 1:
+        if not isinstance(self.forgetting, Real) or not 0 <= self.forgetting < 1:
             raise ValueError(f"forgetting is {self.forgetting!r}; give a share from 0 to below 1")
 
     def _check(self, X: ArrayLike, d: int | None = None) -> Array:
@@ -367,8 +368,9 @@ def _check_groups(groups: ArrayLike | None, n: int) -> tuple[Labels, Indices]:
         array = np.repeat(array, n)
     if array.shape != (n,):
         raise ValueError(f"groups has shape {array.shape}, and X has {n} matrices; give one group for each matrix")
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ValueError(f"groups[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN; give every matrix a group")
+    if array.dtype.kind in "fmM" and (missing := array != array).any():
+        row = int(np.flatnonzero(missing)[0])
+        raise ValueError(f"groups[{row}] is {'NaN' if array.dtype.kind == 'f' else 'NaT'}; give every matrix a group")
     if array.dtype.kind == "O" and any(name is None or name != name for name in array):
         raise ValueError("groups has missing entries (None or NaN); give every matrix a group")
     try:

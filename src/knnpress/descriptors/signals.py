@@ -12,6 +12,7 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.cluster import lazily
 from knnpress.descriptors.covariance import singular_rows
@@ -26,7 +27,7 @@ __all__ = ["SignalCovariance"]
 _SHAPE = "(n_signals, channels, times)"
 _FLAT = 1e-12  # standard deviation, as a share of the mean, of a channel that says nothing
 _ORDER = 4  # of the Butterworth filters
-_SPARE = 8  # blocks of an eighth of the usual bytes stay in the cache
+_SPARE = 2  # blocks of half the usual bytes: large enough for what a block costs, small enough for a cache
 _STACKS = ("block", "full", "bank")
 
 
@@ -74,6 +75,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         Channels to be added; only with `evoked`.
     evoked_classes_ : ndarray
         The classes that they are of.
+    n_channels_ : int
+        Of the signals that they were found in; only with `evoked`.
 
     Notes
     -----
@@ -158,6 +161,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
             means = U.swapaxes(-1, -2) @ means
         self.evoked_ = means.swapaxes(0, 1).reshape(means.shape[1], -1, means.shape[3])
         self.evoked_classes_ = classes
+        self.n_channels_: int = signals.shape[-2]
         return self
 
     def transform(self, X: Any) -> Array:
@@ -208,8 +212,10 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
 
     def _covariances(self, X: Array) -> tuple[Array, Array]:
         """Covariances of one block, and the first flat channel of each signal, -1 where there is none."""
-        S = self._filtered(_checked(X))
+        S = self._filtered(as_float_array(X, "X"))
         if self.evoked is not None:
+            if S.shape[2] != getattr(self, "n_channels_", S.shape[2]):
+                raise ValueError(f"X has {S.shape[2]} channels, and fit saw {self.n_channels_}; give the same")
             if S.shape[1:2] + S.shape[3:] != self.evoked_.shape[::2]:
                 raise ValueError(
                     f"X has {S.shape[1]} band(s) of {S.shape[3]} times, and fit saw {self.evoked_.shape[0]} of "
@@ -220,21 +226,30 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         n_plain, S = S.shape[2], self._delayed(S)
         if self.stack == "full":
             S = S.reshape(len(S), 1, -1, S.shape[3])
-        C, flat = _ESTIMATORS[self.estimator](S)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond all numbers is refused below
+            C, flat = _ESTIMATORS[self.estimator](S)
         first = np.where(flat.any(axis=(1, 2)), flat.any(axis=1).argmax(axis=1) % n_plain, -1)
         if self.evoked is not None:
             first = np.where(first >= 0, first - self.evoked_.shape[1], -1)  # counted as the user does
-        C = 0.5 * (C + C.swapaxes(-1, -2))
         d = C.shape[-1]
+        endless = np.flatnonzero(~np.isfinite(C.sum(axis=(1, 2, 3))))
+        if len(endless):
+            _checked(X)  # which names NaN and infinity; to look for them before would take as long as the rest
+            raise InvalidPointError(
+                f"the covariance of X[{endless[0]}] is beyond all numbers, as are {len(endless)} of {len(C)}; scale "
+                "the signals, e.g. divide by X.std()"
+            )
         rows = np.unique(singular_rows(C.reshape(-1, d, d)) // C.shape[1])
         if self.estimator == "empirical":  # rounding can make a flat channel look like a very quiet one
             rows = np.union1d(rows, np.flatnonzero(first >= 0))
         if len(rows):
             k = int(first[rows[0]])
             why = f"channel {k} is flat" if k >= 0 else "constant or dependent channels, or fewer times than channels"
+            cure = "drop such channels, or use SignalCovariance('ledoit_wolf')"
+            if self.estimator != "empirical":  # which nothing but numbers near zero can make singular
+                cure = "drop such channels or signals, and scale those whose squares are below 1e-290"
             raise InvalidPointError(
-                f"the covariance of X[{rows[0]}] is singular, as are {len(rows)} of {len(C)}: {why}; drop such "
-                "channels, or use SignalCovariance('ledoit_wolf')"
+                f"the covariance of X[{rows[0]}] is singular, as are {len(rows)} of {len(C)}: {why}; {cure}"
             )
         if self.stack == "bank":
             return C, first
@@ -291,6 +306,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         labels = np.asarray(y)
         if labels.shape != (n,):
             raise ValueError(f"y has shape {labels.shape}; give one label for each of the {n} signals")
+        if (missing := labels != labels).any():  # NaN or NaT
+            raise ValueError(f"y[{int(np.flatnonzero(missing)[0])}] is missing; remove such signals")
         return labels
 
     def _check_settings(self) -> None:
@@ -305,6 +322,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
             raise ValueError(f"stack is {self.stack!r}; choose one of {', '.join(map(repr, _STACKS))}")
         if isinstance(self.evoked, str) and self.evoked != "all":
             raise ValueError(f"evoked is {self.evoked!r}; give a list of classes, 'all' or None")
+        if self.evoked is not None and not np.size(self.evoked):
+            raise ValueError("evoked is empty; give a list of classes, 'all' or None")
         if self.evoked is not None and self.delays > 1:
             raise ValueError(
                 f"evoked is given, and delays is {self.delays}; a response is locked in time, and delays blur it: "
@@ -316,10 +335,11 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
     def _check_bands(self) -> None:
         if not isinstance(self.rate, Real) or not 0 < self.rate < np.inf:
             raise ValueError(f"bands are given, and rate is {self.rate!r}; give the samples per second, e.g. rate=250")
-        if not len(self.bands or ()):
-            raise ValueError("bands is empty; give some, e.g. bands=[(8, 12), (12, 30)], or None")
-        for k, band in enumerate(self.bands or ()):
-            fits = np.shape(band) == (2,) and 0 < band[0] < band[1] < self.rate / 2
+        if not np.iterable(self.bands) or not len(self.bands):
+            raise ValueError(f"bands is {self.bands!r}; give some, e.g. bands=[(8, 12), (12, 30)], or None")
+        for k, band in enumerate(self.bands):
+            numbers = np.shape(band) == (2,) and all(isinstance(edge, Real) for edge in band)
+            fits = numbers and 0 < band[0] < band[1] < self.rate / 2
             if not fits:
                 raise ValueError(
                     f"bands[{k}] is {band!r}; give (low, high) in Hz, with 0 < low < high < {self.rate / 2:g}, half "
@@ -342,7 +362,8 @@ def _filter(band: Any, rate: Any) -> Array:
 
 def _as_signals(X: Any) -> Any:
     """X with a shape and a type that are those of signals, as it is: nothing is read or copied of an array."""
-    if not (isinstance(X, np.ndarray) or is_dask(X) or is_stored(X)) or X.dtype.kind not in "fiubc":
+    plain = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
+    if not (plain or is_dask(X) or is_stored(X)) or X.dtype.kind not in "fiubc":
         X = as_float_array(X, "X")
     if X.dtype.kind == "c":
         raise ValueError(
@@ -367,19 +388,23 @@ def _checked(X: Array) -> Array:
     return as_real_array(X, X.ndim, "X", _SHAPE)
 
 
+def _moments(S: Array) -> tuple[Array, Array]:
+    """Means of products of every two channels, (..., d, d), symmetric to the last bit, and of channels, (..., d)."""
+    second, mean = _core.moments(np.ascontiguousarray(S).reshape(-1, *S.shape[-2:]))
+    return second.reshape(*S.shape[:-1], S.shape[-2]), mean.reshape(S.shape[:-1])
+
+
 def _estimate(S: Array, shrinkage: Callable[[Array, Array, Array, Array], Array] | None) -> tuple[Array, Array]:
     """Covariances of signals, (n, bands, d, times), and which channels are flat, (n, bands, d)."""
-    T, d = S.shape[-1], S.shape[-2]
-    mean = S @ np.full(T, 1.0 / T)
-    C = S @ S.swapaxes(-1, -2)
-    C /= T
+    d = S.shape[-2]
+    C, mean = _moments(S)
     # Filtered signals have almost no mean, and need no second pass to take it off; others would lose digits without
     far = (2.0 * mean**2 > np.einsum("...kk->...k", C)).any(axis=(1, 2))
     rest = np.where(far[:, None, None], 0.0, mean)
     if far.any():
         S = S.copy()
         S[far] -= mean[far, ..., None]
-        C[far] = S[far] @ S[far].swapaxes(-1, -2) / T
+        C[far] = _moments(S[far])[0]
     C -= rest[..., :, None] * rest[..., None, :]
     variances = np.einsum("...kk->...k", C)
     flat = variances <= (_FLAT * mean) ** 2

@@ -114,8 +114,10 @@ calibration_ : dict
     leaves the temperature at 1; "temperature"; "n_settings", those seen on the held-out points; and "held_out_loss",
     the mean loss of these points at that temperature with the vote of the nearest, or None.
 distance_levels_ : ndarray of shape (n_classes, 19)
-    How far the training points of each class are from its nearest prototype: levels from the nearest to the farthest
-    point, for `outlier_score` and ``predict(X, reject=...)``. `partial_fit` averages them over the batches.
+    How far points of each class are from its nearest prototype: levels from the nearest to the farthest point, for
+    `outlier_score` and ``predict(X, reject=...)``. Those of points held out in cross-validation, from prototypes
+    learned without them, where there are any and where they are larger than those of the training points.
+    `partial_fit` averages them over the batches.
 n_iter_ : int
     Iterations of the last descent, that on all points.
 loss_curve_ : list of float
@@ -275,13 +277,18 @@ class LearnedModel(PrototypeModel):
         some, rows = some_rows(X, is_dask(X) or is_large(X))
         labels = np.asarray(y).reshape(-1)
         weight = check_sample_weight(sample_weight, self.class_weight, labels)
-        self.distance_levels_ = self._levels(some, labels[rows], None if weight is None else weight[rows])
+        levels = self._levels(some, labels[rows], None if weight is None else weight[rows])
+        if trace["held_out"] is not None:  # points learned from are nearer than new ones will be
+            codes, distances, out_weight = trace["held_out"]
+            levels = np.fmax(levels, class_levels(distances, codes, len(self.classes_), out_weight))
+        self.distance_levels_ = levels
 
     def _levels(self, X: ArrayLike, y: Labels, weight: Array | None = None) -> Array:
         near = nearest_of_class(self.transform(X), self._codes(), len(self.classes_))
         if weight is not None:  # a class of absent points is none of ours
             near, y, weight = near[weight > 0], y[weight > 0], weight[weight > 0]
-        return class_levels(near, np.searchsorted(self.classes_, y), weight)
+        codes = np.searchsorted(self.classes_, y)
+        return class_levels(near[np.arange(len(near)), codes], codes, len(self.classes_), weight)
 
     def _compressor(self) -> StochasticCompression:
         """The compressor, with what the model's own parameters say instead."""
@@ -412,10 +419,11 @@ class LearnedModel(PrototypeModel):
     def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         compressor, rng = self._compressor(), as_generator(self.random_state)
-        first, fitted, metric = not hasattr(self, "prototypes_"), geometry, geometry
+        first = not hasattr(self, "prototypes_")
+        fitted = metric = geometry.fitted_to(X) if hasattr(geometry, "fitted_to") else geometry
         old = [] if first else [self.prototypes_]
-        if isinstance(geometry, EmbeddedGeometry):
-            fitted, metric = geometry.fitted_to(X), SquaredEuclidean()
+        if isinstance(fitted, EmbeddedGeometry):
+            metric = SquaredEuclidean()
             X = fitted.embed(X, self.n_jobs)
             old = [] if first else [np.asarray(self.prototype_vectors_)]
         assert isinstance(metric, SmoothGeometry)

@@ -84,7 +84,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             geometry = geometry.fitted_to(points, weight)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
-            raise ValueError(f"{type(self).__name__} needs at least two classes; y has one class, {classes[0]!r}")
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes; y has one class, {classes.tolist()[0]!r}"
+            )
         if n_prototypes == "auto" and getattr(compressor, "checkpoint", None) is not None:
             raise ValueError(
                 'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '

@@ -38,15 +38,16 @@ def nearest_of_class(D: Array, labels: Indices, n_classes: int) -> Array:
     return near
 
 
-def class_levels(near: Array, y: Indices, weight: Array | None) -> Array:
+def class_levels(distances: Array, y: Indices, n_classes: int, weight: Array | None) -> Array:
     """Distances of the points of each class to its prototypes at `LEVELS`, (n_classes, n_levels).
 
     Parameters
     ----------
-    near : ndarray of shape (n, n_classes)
-        As `nearest_of_class` gives.
+    distances : ndarray of shape (n,)
+        Of each point to the nearest prototype of its own class.
     y : ndarray of shape (n,)
         Class indices.
+    n_classes : int
     weight : ndarray of shape (n,) or None
 
     Returns
@@ -54,14 +55,14 @@ def class_levels(near: Array, y: Indices, weight: Array | None) -> Array:
     levels : ndarray
         NaN for a class without points.
     """
-    levels = np.full((near.shape[1], len(LEVELS)), np.nan)
+    levels = np.full((n_classes, len(LEVELS)), np.nan)
     for c in np.unique(y):
         own = np.flatnonzero(y == c)
-        order = own[np.argsort(near[own, c], kind="stable")]
+        order = own[np.argsort(distances[own], kind="stable")]
         shares = np.cumsum(np.ones(len(order)) if weight is None else weight[order])
         if shares[-1] > 0:
             at = np.searchsorted(shares / shares[-1], LEVELS - 1e-12)  # a share that rounding made a little less
-            levels[c] = near[order[np.minimum(at, len(order) - 1)], c]
+            levels[c] = distances[order[np.minimum(at, len(order) - 1)]]
     return levels
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from knnpress.compression import RandomMutation, StochasticCompression
 from knnpress.estimators.learned import LearnedModel, documented, paper_settings
 from knnpress.geometries import Geometry, Hellinger, Sinkhorn
-from knnpress.typing import ArrayLike, Callback
+from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["SHC"]
 
@@ -110,8 +110,17 @@ class SHC(LearnedModel):
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         super()._fit(X, y, sample_weight, groups)
+        self._keep_reg()
+
+    def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
+        super()._absorb(geometry, classes, X, y)
+        self._keep_reg()
+
+    def _keep_reg(self) -> None:
         if isinstance(self.geometry_, Sinkhorn):
             self.reg_ = self.geometry_.effective_reg
+        elif hasattr(self, "reg_"):  # of an earlier fit
+            del self.reg_
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """As scikit-learn has it, but with the shape of the ground cost for its numbers."""

@@ -13,7 +13,7 @@ from knnpress.estimators.learned import LearnedModel, documented
 from knnpress.geometries import CloudSinkhorn, Geometry
 from knnpress.geometries.clouds import as_clouds
 from knnpress.learning.selection import DEFAULT
-from knnpress.typing import ArrayLike, Callback
+from knnpress.typing import ArrayLike, Callback, Indices, Labels
 
 __all__ = ["SWC"]
 
@@ -146,6 +146,10 @@ class SWC(LearnedModel):
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         super()._fit(X, y, sample_weight, groups)
         self.reg_: float = self.geometry_.reg
+
+    def _absorb(self, geometry: Geometry, classes: Labels, X: Any, y: Indices) -> None:
+        super()._absorb(geometry, classes, X, y)
+        self.reg_ = self.geometry_.reg
 
     def _geometry(self) -> Geometry:
         return CloudSinkhorn(self.reg, self.cost, self.value, n_points=self.n_points)

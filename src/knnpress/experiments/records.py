@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.experiments.plan import Plan
-from knnpress.files import check_folder
+from knnpress.files import check_folder, name_file
 
 __all__ = ["Recorder", "read_records"]
 
@@ -75,10 +75,14 @@ class Recorder:
         """Write a record, and see it to the disk."""
         fingerprint = self.fingerprints[record["data"], record["variant"]]
         line = json.dumps({"id": record["id"], "plan": fingerprint, **record}, allow_nan=False)
-        with open(self.path, "ab") as file:
-            file.write(line.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(self.path, "ab") as file:
+                file.write(line.encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            name_file(error, self.path)
+            raise
 
     def _mend(self) -> None:
         """Cut off a last line without an end: the run it was of was killed while it was written."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ class Tasks:
         elif Path(source).is_dir():
             data = datasets.load_image_folder(source)
         elif Path(source).exists():
-            data = datasets.load_points(source)
+            data = _checked(datasets.load_points(source), source)
         else:
             raise FileNotFoundError(
                 f"{source} is not there; give a folder of images, a file of points, or one of {', '.join(_READERS)}"
@@ -190,6 +190,15 @@ class Tasks:
         with replacing(path) as out:
             np.savez(out, **arrays)  # type: ignore[arg-type]
         return arrays
+
+
+def _checked(data: Dataset, source: str) -> Dataset:
+    """The points of a file, refused by their rows in it where they are none; later they would be rows of a split."""
+    geometry = JBLD() if data.ground_cost is None else Sinkhorn(data.ground_cost)
+    try:
+        return replace(data, X=geometry.check(data.X))
+    except ValueError as error:
+        raise type(error)(f"{source}: {error}") from error
 
 
 def divide(study: Study, data: Dataset | ImageDataset, seed: int) -> list[tuple[Indices, Indices]]:

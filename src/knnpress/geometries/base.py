@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -226,6 +227,14 @@ def check_same_size(X: Array, Z: Array) -> None:
     if X.shape[1] != Z.shape[1]:
         what = "matrices" if X.ndim == 3 else "vectors"
         raise ValueError(f"X holds {what} of size {X.shape[1]} and Z of size {Z.shape[1]}; they must agree")
+
+
+def check_stopping(tol: Any, max_iter: Any) -> None:
+    """Refuse what cannot end the iterations of a transport: a share of the mass, and a count."""
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= float(tol) < 1:
+        raise ValueError(f"tol is {tol!r}; give the error that marginals may have, from 0 to below 1, e.g. 1e-4")
+    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or not 1 <= int(max_iter) < 2**31:
+        raise ValueError(f"max_iter is {max_iter!r}; give a number of iterations, 1 or more")
 
 
 def check_weights(weights: ArrayLike | None, n: int) -> Array:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
-from knnpress.clouds import Clouds
+from knnpress.clouds import LARGEST, Clouds
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import (
     Focus,
@@ -22,6 +22,7 @@ from knnpress.geometries.base import (
     Linearization,
     Linearize,
     as_real_array,
+    check_stopping,
     check_weights,
     least_weight,
 )
@@ -37,6 +38,7 @@ Cost = Literal["sqeuclidean", "euclidean", "cosine"]
 
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
 _MOST_POINTS = 1000  # that the median is taken of
+_MOST_OF_CENTROID = 100_000  # points; more would be no summary, and take all memory
 _CHUNK = 2048  # points of Z whose costs are held at a time
 _WIDEST = 16384  # different points of Z whose costs are held at a time in a search
 _LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
@@ -138,10 +140,17 @@ class CloudSinkhorn(BaseEstimator):
             raise InvalidPointError(
                 f"{name}[{row}] has a weight of {weights[row].min():.2g}, in the last column; weights must be positive"
             )
-        totals = weights.sum(axis=1)
-        if np.abs(totals - 1.0).max() > 1e-12:
+        largest = np.abs(array[:, :, :-1]).max(axis=(1, 2))
+        if (largest > LARGEST).any():
+            row = int(np.flatnonzero(largest > LARGEST)[0])
+            raise InvalidPointError(
+                f"{name}[{row}] has an entry of size {largest[row]:.1e}, whose square overflows; scale all points"
+            )
+        top = weights.max(axis=1, keepdims=True)
+        totals = (weights / top).sum(axis=1, keepdims=True)  # first by the largest: sums may overflow
+        if np.abs(totals - 1.0 / top).max() > 1e-12:
             array = array.copy()
-            array[:, :, -1] /= totals[:, None]
+            array[:, :, -1] = np.maximum(weights / top / totals, np.finfo(np.float64).tiny)
         return array
 
     def fitted_to(self, X: Any, weights: ArrayLike | None = None) -> CloudSinkhorn:
@@ -421,8 +430,12 @@ class CloudSinkhorn(BaseEstimator):
             raise ValueError(
                 f"reg is {self.reg!r}; give a positive number, or 'auto' for {_AUTO_REG} of the median cost"
             )
-        if isinstance(self.n_points, bool) or not isinstance(self.n_points, (int, np.integer)) or self.n_points < 1:
-            raise ValueError(f"n_points is {self.n_points!r}; give how many points a centroid has, at least 1")
+        check_stopping(self.tol, self.max_iter)
+        whole = isinstance(self.n_points, (int, np.integer)) and not isinstance(self.n_points, bool)
+        if not whole or not 1 <= self.n_points <= _MOST_OF_CENTROID:
+            raise ValueError(
+                f"n_points is {self.n_points!r}; give how many points a centroid has, from 1 to {_MOST_OF_CENTROID}"
+            )
 
     def _refuse_zeros(self, X: Clouds, name: str) -> None:
         zero = (X.table == 0.0).all(axis=1)[X.index]

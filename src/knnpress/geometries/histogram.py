@@ -24,6 +24,7 @@ from knnpress.geometries.base import (
     Linearize,
     aligned,
     as_real_array,
+    check_stopping,
     check_weights,
     least_weight,
     pairwise,
@@ -207,6 +208,7 @@ class Sinkhorn(BaseEstimator):
 
     def check(self, X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
         """Return X as a float64 C-array (n, d), rows normalised, or say which rows are not histograms."""
+        check_stopping(self.tol, self.max_iter)
         return check_histograms(X, name, len(self._check_settings()))
 
     def pairwise(self, X: ArrayLike, Z: ArrayLike | None = None, n_jobs: int | None = None) -> Array:

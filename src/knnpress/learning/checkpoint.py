@@ -28,7 +28,7 @@ Keep = Callable[[Callable[[], State]], None]
 #: A step of a fit: from the state that an earlier process left of it, if any, to what it gives.
 Compute = Callable[[State | None, Keep | None], State]
 
-_FORMAT, _VERSION = "knnpress-checkpoint", 1
+_FORMAT, _VERSION = "knnpress-checkpoint", 2
 _SECONDS = 2.0  # between two writings, at least
 _PAUSE = 50.0  # and this many times as long as the last one took: large states must not slow the fit
 _DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
@@ -45,6 +45,11 @@ class Checkpoint:
         The file; None: every step is computed and nothing is kept.
     about : dict of str
         What makes a fit this one and no other, by name.
+
+    Attributes
+    ----------
+    told : dict of str to int
+        "iterations" and "notes" that the user was told of: one who resumes counts on from there.
     """
 
     def __init__(self, path: Path | None, about: dict[str, str]) -> None:
@@ -52,6 +57,7 @@ class Checkpoint:
         self._done: list[State] = []
         self._left: State | None = None
         self._n_steps = 0
+        self.told = {"iterations": 0, "notes": 0}
         self._due = time.monotonic() + _SECONDS
         if path is not None and path.exists():
             self._read(path)
@@ -88,7 +94,7 @@ class Checkpoint:
         states = {str(k): state for k, state in enumerate(self._done)} | {"left": left or {}}
         arrays = {key: array for name, state in states.items() for key, array in pack(name, state).items()}
         tensors = {key: np.asarray(array, order="C") for key, array in arrays.items()}
-        facts = {"version": _VERSION, "about": self._about, "n_done": len(self._done)}
+        facts = {"version": _VERSION, "about": self._about, "n_done": len(self._done), "told": self.told}
         facts["checksum"] = _checksum(facts, tensors)
         header: dict[str, Any] = {"__metadata__": {_FORMAT: json.dumps(facts)}}
         end = 0
@@ -115,6 +121,7 @@ class Checkpoint:
             changed = changes(facts["about"], self._about)
             self._done = [unpack(str(k), tensors) for k in range(facts["n_done"])]
             self._left = unpack("left", tensors) or None
+            self.told = {name: int(facts["told"][name]) for name in self.told}
         except OSError:
             raise
         except Exception as error:  # whatever fails in here, it is the file that made it fail

@@ -45,6 +45,8 @@ class Choice:
     temperature : float
     selection : list of dict
         What they said of each setting.
+    held_out : Seen or None
+        The setting chosen, as they saw it under the geometry chosen; None where they did not.
     """
 
     view: View
@@ -52,6 +54,7 @@ class Choice:
     vote: Vote
     temperature: float
     selection: list[dict[str, Any]]
+    held_out: Seen | None = None
 
 
 def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: Array | None, job: Job) -> Choice:
@@ -80,7 +83,8 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
         for name, several in seen.items()
         for one in several
     ]
-    return Choice(winner, best_one.setting, vote, best_one.losses(vote, noise)[1], selection)
+    held_out = best.get(winner.name)
+    return Choice(winner, best_one.setting, vote, best_one.losses(vote, noise)[1], selection, held_out)
 
 
 def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
@@ -121,7 +125,7 @@ def _search(
             held_out = view.sample.some(out)
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
-            one.add(*part.scores(setting, held_out, n_classes), points)
+            one.add(*part.scores(setting, held_out, n_classes), points, part.gamma(setting))
             if seen and one.n_folds < len(folds) and is_hopeless(one, best(), judge, noise):
                 break
         seen.append(one)

@@ -12,7 +12,7 @@ from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import Descent, Start, represented
 from knnpress.learning.job import Job, Progress, View, Wishes
 from knnpress.learning.part import Part
-from knnpress.learning.selection import Setting, Vote, make_folds
+from knnpress.learning.selection import Seen, Setting, Vote, make_folds
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["Learned", "learn"]
@@ -40,6 +40,8 @@ class Learned:
         Weight of the training points that each prototype stands for.
     selection : list of dict
         What held-out points said of each setting.
+    held_out : Seen or None
+        Those points, and how the setting chosen served them; None where nothing was held out.
     """
 
     view: View
@@ -53,6 +55,7 @@ class Learned:
     reason: str
     weights: Array
     selection: list[dict[str, Any]]
+    held_out: Seen | None = None
 
 
 def learn(
@@ -85,7 +88,7 @@ def learn(
     checkpoint : Checkpoint
     callback : callable or None
     """
-    job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback))
+    job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback, checkpoint.told))
     choice = Choice(view, wishes.default, wishes.judge, 1.0, [])
     if wishes.leaves_open or either:
         folds = make_folds(view.sample.y, groups, descent.seed)
@@ -125,4 +128,5 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
         reason=found["reason"].tobytes().decode(),
         weights=np.bincount(own, view.rows.weight, minlength=len(learned.points)).astype(np.float64),
         selection=choice.selection,
+        held_out=choice.held_out,
     )

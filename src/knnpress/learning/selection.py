@@ -85,11 +85,14 @@ class Seen:
         For each vote, the scores of the classes, (n, C), of the points held out so far, fold after fold.
     held_out : list of HeldOut
         These points, fold after fold.
+    gammas : list of float
+        The sharpness of the scores of each fold.
     """
 
     setting: Setting
     scores: dict[Vote, list[Array]] = field(default_factory=lambda: {"nearest": [], "soft": []})
     held_out: list[HeldOut] = field(default_factory=list)
+    gammas: list[float] = field(default_factory=list)
     _losses: dict[Any, tuple[Array, float]] = field(default_factory=dict, repr=False)  # those asked for before
 
     @property
@@ -97,11 +100,17 @@ class Seen:
         """Folds that were tried."""
         return len(self.held_out)
 
-    def add(self, nearest: Array, soft: Array, held_out: HeldOut) -> None:
+    def add(self, nearest: Array, soft: Array, held_out: HeldOut, gamma: float = 1.0) -> None:
         """Add what one more fold said."""
         self.scores["nearest"].append(nearest)
         self.scores["soft"].append(soft)
         self.held_out.append(held_out)
+        self.gammas.append(gamma)
+
+    def own_distances(self) -> Array:
+        """How far each point is from the nearest prototype of its own class, learned without it, (n,)."""
+        folds = zip(self.scores["nearest"], self.held_out, self.gammas, strict=True)
+        return np.concatenate([-S[np.arange(len(S)), out.labels] / gamma**2 for S, out, gamma in folds])
 
     def points(self, n_folds: int | None = None) -> HeldOut:
         """The points of all folds, or of the first ones."""
