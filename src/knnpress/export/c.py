@@ -65,6 +65,13 @@ _ROOM = {
     "logarithm": "double point[KP_D * (KP_D + 1) / 2], factor[KP_D * (KP_D + 1) / 2], vector[KP_P];",
     "jbld": "double point[KP_T], factor[KP_T];",
 }
+_AGAIN = """\
+  if (winner == KP_UNSURE) {
+    kp_open(&votes, 1);
+    kp_vote_all(point, &votes);
+    winner = kp_close(&votes, probabilities);
+  }
+"""
 #: The files of `c/` that a kind is made of, after the vote
 _PARTS = {
     "vector": ("vector", "distance"),
@@ -227,11 +234,14 @@ def _predict(facts: Exported) -> str:
     predicted = _PREDICT[facts.kind]
     if facts.kind == "jbld" and "REJECT" in facts.flags:
         predicted = "kp_check(x, point, factor) && (kp_own(factor, &votes), kp_vote_all(point, &votes))"
+    again = _AGAIN if facts.kind == "sinkhorn" and "SOFT" in facts.flags else ""
     return f"""\
 int knnpress_predict(const double *x, double *probabilities) {{
   {_ROOM[facts.kind]}
   kp_votes votes;
+  int winner;
   kp_open(&votes, probabilities != 0);
-  return {predicted} ? kp_close(&votes, probabilities) : -1;
+  winner = {predicted} ? kp_close(&votes, probabilities) : -1;
+{again}  return winner;
 }}
 """

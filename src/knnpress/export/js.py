@@ -26,9 +26,13 @@ export function predict(x, probabilities = null) {
   if (x.length !== pointSize) throw new RangeError(`x holds ${x.length} numbers; give ${pointSize}`);
   const point = prepare(x);
   if (!point) return -1;
-  const votes = new Votes(probabilities !== null);
-  compare(point, votes);
-  return votes.close(probabilities);
+  const answer = (certain) => {
+    const votes = new Votes(certain);
+    compare(point, votes);
+    return votes.close(probabilities);
+  };
+  const winner = answer(probabilities !== null);
+  return winner === UNSURE ? answer(true) : winner;
 }
 """
 _FLAGS = ("ASYMMETRIC", "CENTERED", "DEBIASED", "REJECT", "SOFT", "TRANSPORT", "WHITENED")

@@ -36,7 +36,9 @@ _LARGEST = 1e150  # entry of a vector, as `SquaredEuclidean` has it
 _MOST_COST = {"float64": 200.0, "float32": 40.0}  # in units of reg, beyond which scalings may leave the range
 _FINEST = 1e-5  # L1 error of marginals that floats reach
 _BLOCK = 8  # bins, to a multiple of which rows of kernels are padded
-_FAR = 37.0  # exp(-37) is lost in one, by rounding
+_FAR = 25.0  # exp(-25) = 1e-11, far below the error of a transport problem solved to its tolerance
+_NEAR = 5.0  # where only the best class is asked for, what is less likely by exp(-5) is seldom worth solving for
+_TRIED = 24  # prototypes between which it is tried how far to overshoot
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def _vote(model: Any, facts: _Facts) -> dict[str, float]:
     return {
         "SHARPNESS": sharpness,
         "TEMPERATURE": temperature,
-        "REACH": far if soft else 0.0,
+        "REACH": _NEAR / sharpness if soft else 0.0,
         "FAR_REACH": far / min(1.0, temperature),
     }
 
@@ -325,12 +327,19 @@ def _of_transport(model: Any, geometry: Any, dtype: str, move: Array | None) -> 
     symmetric = bool((M == M.T).all())
     tol = geometry.tol if dtype == "float64" else max(geometry.tol, _FINEST)
     facts = _Facts(
-        "sinkhorn", {"REG": float(reg), "TOL": float(tol), "MAX_ITER": int(geometry.max_iter), "WIDTH": width}
+        "sinkhorn",
+        {
+            "REG": float(reg),
+            "TOL": float(tol),
+            "MAX_ITER": int(geometry.max_iter),
+            "WIDTH": width,
+            "RELAX": _overshoot(geometry, Z),
+        },
     )
     facts.tables["histograms"] = Z
-    facts.tables["kernel"] = np.pad(np.exp(-cost), ((0, 0), (0, width - d)))
+    facts.tables["kernel"] = _padded(np.exp(-cost), width)
     if not symmetric:
-        facts.tables["kernel_t"] = np.pad(np.exp(-cost.T), ((0, 0), (0, width - d)))
+        facts.tables["kernel_t"] = _padded(np.exp(-cost.T), width)
         facts.flags.add("ASYMMETRIC")
     if value == "transport":
         facts.flags.add("TRANSPORT")
@@ -341,6 +350,19 @@ def _of_transport(model: Any, geometry: Any, dtype: str, move: Array | None) -> 
             facts.flags.add("DEBIASED")
         facts.tables["self"] = 0.5 * geometry._solver().self_terms(Z)[0] if debiased else np.zeros(len(Z))
     return facts
+
+
+def _padded(kernel: Array, width: int) -> Array:
+    """Rows of `width`; a bin that is not there takes ones, so that its sums are not zero."""
+    return np.pad(kernel, ((0, 0), (0, width - len(kernel))), constant_values=1.0)
+
+
+def _overshoot(geometry: Any, Z: Array) -> float:
+    """The over-relaxation that transport between prototypes ends with: queries begin with it."""
+    some = Z[np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _TRIED)).astype(np.intp))]
+    amounts = geometry.linearize(some, some).memory.relaxation
+    apart = ~np.eye(len(some), dtype=bool)
+    return float(np.median(amounts[apart])) if apart.any() else 0.0
 
 
 _MAKERS: dict[type, Callable[[Any, Any, str, Array | None], _Facts]] = {

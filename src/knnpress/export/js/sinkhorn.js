@@ -59,7 +59,7 @@ function transport(a, binsX, b, binsZ, limit) {
   const kernelT = ASYMMETRIC ? tables.kernel_t : tables.kernel, sums = new Float64Array(D);
   const side = (mass) => ({ scaling: new Float64Array(D), relaxed: new Float64Array(D).fill(1), weights: Float64Array.from(mass) });
   const x = side(a), z = side(b);
-  let amount = 0, last = 0, relax = 0;
+  let amount = RELAX, last = 0, relax = 0;
   for (let step = 1; ; step++) {
     product(tables.kernel, x.weights, binsX, sums);
     const other = halfStep(b, binsZ, sums, relax, z);
@@ -86,14 +86,29 @@ function transport(a, binsX, b, binsZ, limit) {
   return (TRANSPORT ? rounded : dual)(a, binsX, x.scaling, b, binsZ, z.relaxed);
 }
 
+// The prototype to begin with, so that others are soon known to be too far: the nearest, bin by bin.
+function nearest(a) {
+  let least = Infinity, first = 0;
+  for (let j = 0; j < M; j++) {
+    let sum = 0;
+    for (let k = 0; k < D; k++) sum += (a[k] - tables.histograms[j * D + k]) ** 2;
+    if (sum < least) [least, first] = [sum, j];
+  }
+  return first;
+}
+
 // The query's own term of the divergence is the same for all prototypes; it is left out but where points are rejected.
 function compare(a, votes) {
   const binsOf = (mass) => [...mass.keys()].filter((k) => mass[k] > 0), binsX = binsOf(a);
   if (REJECT && DEBIASED) votes.own = 0.5 * transport(a, binsX, a, binsX, Infinity);
-  for (let j = 0; j < M; j++) {
+  const first = nearest(a);
+  for (let i = 0; i < M; i++) {
+    const j = i === 0 ? first : i <= first ? i - 1 : i;
     const b = tables.histograms.subarray(j * D, (j + 1) * D), self = TRANSPORT ? 0 : tables.self[j];
     let limit = TRANSPORT ? Infinity : votes.limit();
     if (REJECT) limit = Math.max(limit, tables.farthest[labels[j]] + votes.own);
-    votes.add(j, transport(a, binsX, b, binsOf(b), limit + self) - self);
+    const distance = transport(a, binsX, b, binsOf(b), limit + self) - self;
+    votes.add(j, distance);
+    if (distance > limit) votes.leaveOpen(distance);
   }
 }
