@@ -134,7 +134,8 @@ def _top(facts: Exported) -> str:
     if facts.kind == "sinkhorn":
         most, tol = int(facts.numbers["MAX_ITER"]), facts.numbers["TOL"]
         solver = (
-            f"\n   Each transport problem takes at most {most} iterations, until its marginals are met to {tol:g} (L1)."
+            f"\n   Each transport problem takes at most {most} iterations, until its marginals are met to {tol:g} (L1), or less"
+            "\n   closely as the prototype is farther and weighs less."
         )
     sizes = [(8 if name in DOUBLES or not single else 4) * table.size for name, table in facts.tables.items()]
     return _TOP.format(

@@ -38,6 +38,7 @@ _FINEST = 1e-5  # L1 error of marginals that floats reach
 _BLOCK = 8  # bins, to a multiple of which rows of kernels are padded
 _FAR = 25.0  # exp(-25) = 1e-11, far below the error of a transport problem solved to its tolerance
 _NEAR = 5.0  # where only the best class is asked for, what is less likely by exp(-5) is seldom worth solving for
+_LOOSEST = 1e-2  # L1 error of marginals that is taken, however little a prototype weighs
 _TRIED = 24  # prototypes between which it is tried how far to overshoot
 
 
@@ -117,6 +118,8 @@ def exported(model: Any, dtype: str, *, reject: float | None = None, group: Any 
     d = int(model.n_features_in_)
     facts.numbers.update({"D": d, "M": len(model.prototypes_)})
     facts.numbers.update(_vote(model, facts))
+    if facts.kind == "sinkhorn":
+        facts.numbers.update(_looseness(facts.numbers, reject))
     notes = []
     if move is not None:
         notes.append("Matrices are re-centred first" + ("." if group is None else f", by the mean of group {group}."))
@@ -232,6 +235,15 @@ def _vote(model: Any, facts: _Facts) -> dict[str, float]:
         "REACH": _NEAR / sharpness if soft else 0.0,
         "FAR_REACH": far / min(1.0, temperature),
     }
+
+
+def _looseness(numbers: dict[str, float], reject: float | None) -> dict[str, float]:
+    """How the tolerance of a transport problem grows, in logarithms, with the distance from the nearest prototype.
+
+    A point is rejected by distances and not by shares: then it does not grow.
+    """
+    share = numbers.get("SHARPNESS", 0.0) * min(1.0, numbers.get("TEMPERATURE", 1.0))
+    return {"LOOSEN": 0.5 * share if reject is None else 0.0, "LOOSEST": max(_LOOSEST, numbers["TOL"])}
 
 
 def _vectors(kind: Any, V: Array, dtype: str) -> _Facts:

@@ -2,7 +2,11 @@
    probabilities. Where all prototypes of a class count, that of the best class is a guess, which kp_close judges. */
 static double kp_limit(const kp_votes *votes) {
   const double reach = votes->certain ? KP_FAR_REACH : KP_REACH;
-  return votes->best >= -DBL_MAX ? reach - votes->best / KP_SHARPNESS : DBL_MAX;
+  return votes->best >= -DBL_MAX ? reach - votes->best / KP_SHARPNESS : HUGE_VAL;
+}
+
+static double kp_nearest(const kp_votes *votes) {
+  return -votes->best / KP_SHARPNESS;
 }
 
 #ifdef KP_SOFT

@@ -101,9 +101,10 @@ static double kp_value(const kp_real *a, const kp_real *x, const kp_real *b, con
 
 /* Entropic transport by over-relaxed scaling: at most KP_MAX_ITER iterations, until the L1 error of the marginals is
    below KP_TOL. Any scalings give a value that is not above the solved one: it is given up once known to be above
-   `limit`. */
-static double kp_transport(kp_side *x, kp_side *z, double limit) {
-  double error, other, last = 0.0, amount = KP_RELAX;
+   `limit`. A value above `nearest` weighs less, by exp(-2 KP_LOOSEN (value - nearest)) or more, and its error may be
+   larger: half as much in logarithms, so that none counts for more than that of the nearest. */
+static double kp_transport(kp_side *x, kp_side *z, double nearest, double limit) {
+  double error, other, last = 0.0, amount = KP_RELAX, tol = KP_TOL, seen = -HUGE_VAL;
   kp_real relax = 0; /* the first step has nothing yet to overshoot from */
   int k, step;
   for (k = 0; k < KP_WIDTH; k++) {
@@ -114,8 +115,15 @@ static double kp_transport(kp_side *x, kp_side *z, double limit) {
     other = kp_half_step(kp_kernel, x, z, relax);
     error = kp_half_step(KP_KERNEL_T, z, x, relax);
     if (relax > 0 && other > error) error = other;
-    if (!(error >= KP_TOL) || step >= KP_MAX_ITER) break;
-    if ((step & (step - 1)) == 0 && limit <= DBL_MAX && kp_value(x->mass, x->scaling, z->mass, z->relaxed) > limit) break;
+    if (!(error >= tol) || step >= KP_MAX_ITER) break;
+    if ((step & (step - 1)) == 0 && limit <= DBL_MAX) { /* logarithms are dear: looked at ever more rarely */
+      const double value = kp_value(x->mass, x->scaling, z->mass, z->relaxed);
+      if (value > limit) break;
+      if (value > nearest) tol = KP_TOL * exp(KP_LOOSEN * (value - nearest));
+      if (!(tol < KP_LOOSEST)) tol = KP_LOOSEST;
+      if (limit - value > 3.0 * (value - seen)) limit = HUGE_VAL; /* it will hardly get there */
+      seen = value;
+    }
     if (step % 8 == 0) { /* how far to overshoot, from how fast the error falls */
       const double rate = sqrt(sqrt(sqrt(error / last)));
       if (step > 8 && !(rate < 1.0)) {
@@ -167,22 +175,23 @@ static int kp_vote_all(const double *point, kp_votes *votes) {
   kp_list_bins(&x);
 #if defined(KP_REJECT) && defined(KP_DEBIASED)
   z = x;
-  votes->own = 0.5 * kp_transport(&x, &z, HUGE_VAL);
+  votes->own = 0.5 * kp_transport(&x, &z, HUGE_VAL, HUGE_VAL);
 #endif
   first = kp_first(&x);
   for (i = 0; i < KP_M; i++) {
     const int j = i == 0 ? first : i <= first ? i - 1 : i;
-    double limit = HUGE_VAL, self = 0.0, distance;
+    double nearest = HUGE_VAL, limit = HUGE_VAL, self = 0.0, distance;
     for (k = 0; k < KP_D; k++) z.mass[k] = kp_histograms[j * KP_D + k];
     kp_list_bins(&z);
 #ifndef KP_TRANSPORT
     self = kp_self[j];
+    nearest = kp_nearest(votes);
     limit = kp_limit(votes);
 #ifdef KP_REJECT
     if (limit < kp_farthest[kp_label[j]] + votes->own) limit = kp_farthest[kp_label[j]] + votes->own;
 #endif
 #endif
-    distance = kp_transport(&x, &z, limit + self) - self;
+    distance = kp_transport(&x, &z, nearest + self, limit + self) - self;
     kp_vote(votes, j, distance);
 #if defined(KP_SOFT) && !defined(KP_TRANSPORT)
     if (distance > limit) kp_leave_open(votes, distance);

@@ -12,6 +12,10 @@ class Votes {
     return this.nearest.length < NEIGHBOURS ? Infinity : this.nearest[NEIGHBOURS - 1].distance;
   }
 
+  nearestDistance() {
+    return this.nearest.length > 0 ? this.nearest[0].distance : Infinity;
+  }
+
   leaveOpen() {}
 
   add(prototype, distance) {

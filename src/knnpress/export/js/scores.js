@@ -18,6 +18,10 @@ class Votes {
     return this.best === -Infinity ? Infinity : (this.certain ? FAR_REACH : REACH) - this.best / SHARPNESS;
   }
 
+  nearestDistance() {
+    return -this.best / SHARPNESS;
+  }
+
   add(prototype, distance) {
     const score = -SHARPNESS * distance, label = labels[prototype], top = this.top[label];
     if (REJECT && distance - this.own <= tables.farthest[label]) this.known = true;
