@@ -8,8 +8,9 @@ points of a split, the second the first hundred. Where arm-none-eabi-gcc and qem
 also linked for a Cortex-M4 and answers a few points there. Any answer that should be Python's and is not ends the run.
 
 A point is clear where the log-odds of its two best classes differ by more than 1e-9. Times are processor time of one
-query and one thread, the least of several rounds, in C for the class alone and with probabilities: "kernel" is the function that gives the distances of a checked point, "predict"
-the method. Data sets whose files are not in the folder are left out.
+query and one thread, the least of several rounds, in C for the class alone and with probabilities: "kernel" is the
+function that gives the distances of a checked point, "predict" the method. Data sets whose files are not in the folder
+are left out.
 """
 
 from __future__ import annotations

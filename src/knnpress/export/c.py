@@ -7,7 +7,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from knnpress.export.tables import DOUBLES, LANES, Exported
+from knnpress.export.geometry_tables import LANES
+from knnpress.export.tables import DOUBLES, Exported
 from knnpress.typing import Array
 
 __all__ = ["c_source", "c_string", "stack_bytes"]
@@ -134,8 +135,8 @@ def _top(facts: Exported) -> str:
     if facts.kind == "sinkhorn":
         most, tol = int(facts.numbers["MAX_ITER"]), facts.numbers["TOL"]
         solver = (
-            f"\n   Each transport problem takes at most {most} iterations, until its marginals are met to {tol:g} (L1), or less"
-            "\n   closely as the prototype is farther and weighs less."
+            f"\n   Each transport problem takes at most {most} iterations, until its marginals are met to {tol:g} (L1),"
+            "\n   or less closely as the prototype is farther and weighs less."
         )
     sizes = [(8 if name in DOUBLES or not single else 4) * table.size for name, table in facts.tables.items()]
     return _TOP.format(

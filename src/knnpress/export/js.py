@@ -10,7 +10,8 @@ from importlib.resources import files
 import numpy as np
 
 from knnpress.export.c import c_string
-from knnpress.export.tables import DOUBLES, LANES, Exported
+from knnpress.export.geometry_tables import LANES
+from knnpress.export.tables import DOUBLES, Exported
 from knnpress.typing import Array
 
 __all__ = ["js_source"]
