@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def clouds(rng: np.random.Generator) -> dict[str, Any]:
     points, others = rng.normal(size=(20, 3)), rng.normal(size=(16, 3))
     a, b = rng.random(20) + 0.1, rng.random(16) + 0.1
     for weights, offsets in ((a, x_offsets), (b, z_offsets)):
-        for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+        for begin, end in pairwise(offsets):
             weights[begin:end] /= weights[begin:end].sum()
     cost = ((points[:, None] - others) ** 2).sum(axis=2)
     problem = (cost, np.arange(20), x_offsets, a, z_offsets, b)
