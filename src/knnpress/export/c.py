@@ -117,7 +117,7 @@ def stack_bytes(facts: Exported) -> int:
         "vector": 8 * d + real * p,
         "roots": 8 * d + 8 * p + real * p,
         "sinkhorn": 8 * d + 10 * real * width + 8 * d + (24 * d if "TRANSPORT" in facts.flags else 0),
-        "logarithm": 16 * triangle + 8 * p + max(8 * d * d + 8 * d, real * p),
+        "logarithm": 16 * triangle + 8 * p + max(8 * (d + 2) * (d + 3) + 8 * d, real * p),
         "jbld": 16 * triangle + 8 * d + real * (t + LANES * (t + d)),
     }[facts.kind]
     window = 8 * d * d + 8 * d if facts.window else 0
