@@ -139,7 +139,7 @@ const std::vector<Target>& targets() {  // those this CPU can run, best last
   return list;
 }
 
-const Target* chosen = nullptr;  // written under the GIL, when the module loads and by set_target
+std::atomic<const Target*> chosen{nullptr};  // written when the module loads and by set_target
 
 const Target* find_target(const std::string& name) {
   for (const auto& t : targets())
@@ -176,7 +176,7 @@ struct SpdBatch {
   bool moderate = true;  // all diagonal entries
   Buffer matrices, logdet, margin;
 
-  SpdBatch(In<double, 3> X, bool lanes_) : kernels(&chosen->kernels), lanes(lanes_) {
+  SpdBatch(In<double, 3> X, bool lanes_) : kernels(&chosen.load()->kernels), lanes(lanes_) {
     if (X.shape(1) != X.shape(2)) throw std::invalid_argument("matrices must be square");
     if (X.shape(1) < 1 || X.shape(1) > 20000) throw std::invalid_argument("matrices must be 1 to 20000 wide");
     n = int64_t(X.shape(0)), d = int(X.shape(1));
@@ -293,7 +293,7 @@ Out<double> box_gaps(In<double, 2> low, In<double, 2> high, In<double, 2> X) {
   auto out = make_array<double>({n, boxes});
   double* data = out.data();
   const double *l = data_of(low), *h = data_of(high), *x = data_of(X);
-  run([&] { chosen->kernels.box_gaps(l, h, int64_t(boxes), x, int64_t(n), int(p), data); });
+  run([&] { chosen.load()->kernels.box_gaps(l, h, int64_t(boxes), x, int64_t(n), int(p), data); });
   return out;
 }
 
@@ -308,7 +308,7 @@ struct SinkhornCost {
   SinkhornTables tables{};
   Buffer kernel, kernel_t, plan_cost, cost, cost_t, singles;
 
-  SinkhornCost(In<double, 2> M, double reg) : kernels(&chosen->kernels) {
+  SinkhornCost(In<double, 2> M, double reg) : kernels(&chosen.load()->kernels) {
     if (M.shape(0) != M.shape(1) || M.shape(0) < 1 || M.shape(0) > 100000)
       throw std::invalid_argument("the ground cost must be square");
     const int d = int(M.shape(0)), rows = kernels->tile_rows, step = std::max(rows, kernels->lanes);
@@ -479,7 +479,7 @@ nb::tuple clouds(In<double, 2> cost, In<int64_t, 1> index, In<int64_t, 1> x_offs
                      iterations.data(),
                      error.data()};
   run([&] {
-    const Kernels& kernels = chosen->kernels;
+    const Kernels& kernels = chosen.load()->kernels;
     Buffer work = allocate(kernels.clouds_work(table.most_rows, table.most_columns));
     kernels.clouds(table, job, work.get());
   });
@@ -498,7 +498,7 @@ void clouds_pullback(In<double, 2> cost, In<int64_t, 1> index, In<int64_t, 1> x_
   const double *p = data_of(potential), *w = data_of(weight);
   double *to = data_of(plan), *g = data_of(gradient);
   run([&] {
-    const Kernels& kernels = chosen->kernels;
+    const Kernels& kernels = chosen.load()->kernels;
     Buffer work = allocate(kernels.clouds_work(table.most_rows, table.most_columns));
     kernels.clouds_pullback(table, p, w, tolerance, work.get(), to, g);
   });
@@ -512,7 +512,7 @@ nb::tuple cloud_self(In<double, 2> cost, In<double, 1> weights, double tol, int 
   int32_t iterations = 0;
   const double *c = data_of(cost), *a = data_of(weights);
   run([&] {
-    const Kernels& kernels = chosen->kernels;
+    const Kernels& kernels = chosen.load()->kernels;
     Buffer work = allocate(kernels.cloud_self_work(int64_t(n)));
     kernels.cloud_self(c, a, int64_t(n), tol, std::max(max_iter, 1), work.get(), &value, p, &iterations, &error);
   });
@@ -542,7 +542,7 @@ void eigen(In<double, 3> X, InOut<double, 2> values, std::optional<InOut<double,
     throw std::invalid_argument("values must be (n, d)");
   double *v = data_of(values), *u = vectors ? square_result(X, *vectors) : nullptr;
   const double* x = data_of(X);
-  const Kernels& kernels = chosen->kernels;
+  const Kernels& kernels = chosen.load()->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
   run([&] { kernels.eigen(x, n, d, work.get(), v, u); });
 }
@@ -553,7 +553,7 @@ void spectral_map(In<double, 3> X, SpectralMap map, InOut<double, 3> out, std::o
     throw std::invalid_argument("the congruence must be (d, d)");
   double* result = square_result(X, out);
   const double *x = data_of(X), *m = congruence ? data_of(*congruence) : nullptr;
-  const Kernels& kernels = chosen->kernels;
+  const Kernels& kernels = chosen.load()->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
   run([&] { kernels.spectral_map(x, m, int64_t(X.shape(0)), d, map, work.get(), result); });
 }
@@ -565,7 +565,7 @@ Out<double> airm_pairwise(In<double, 3> factors, In<double, 3> whiteners) {
   auto out = make_array<double>({n, m});
   double* result = out.data();
   const double *x = data_of(factors), *z = data_of(whiteners);
-  const Kernels& kernels = chosen->kernels;
+  const Kernels& kernels = chosen.load()->kernels;
   Buffer work = allocate(kernels.spectral_work(d));
   run([&] { kernels.airm(x, int64_t(n), z, int64_t(m), d, work.get(), result); });
   return out;
@@ -606,8 +606,9 @@ nb::tuple soft_neighbor_loss(In<double, 2> D, In<bool, 2> same, double sharpness
                     reach ? data_of(*reach) : nullptr};
   double loss = 0, *result = gradient.data();
   run([&] {
-    Buffer work = allocate(chosen->kernels.loss_work(job.m));
-    loss = chosen->kernels.soft_neighbor_loss(job, work.get(), result);
+    const Kernels& kernels = chosen.load()->kernels;
+    Buffer work = allocate(kernels.loss_work(job.m));
+    loss = kernels.soft_neighbor_loss(job, work.get(), result);
   });
   return nb::make_tuple(loss, gradient);
 }
@@ -624,7 +625,7 @@ NB_MODULE(_core, module) {
     for (const auto& t : targets()) names.push_back(t.name);
     return names;
   });
-  module.def("target", [] { return chosen->name; });
+  module.def("target", [] { return chosen.load()->name; });
   module.def("set_target", [](const std::string& name) { chosen = find_target(name); }, "name"_a);
 
   nb::class_<Task>(module, "Task")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import sys
+import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -59,6 +61,15 @@ def same(a, b):
 def test_the_core_serves_a_thousand_calls_of_many_threads():
     alone = [work(call) for call in range(CALLS)]
     assert all(same(a, b) for a, b in zip(alone, at_once(work, CALLS), strict=True))
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is not free-threaded")
+def test_importing_the_core_does_not_bring_the_lock_back():
+    # the core alone: other packages may bring it back
+    load = f"importlib.util.spec_from_file_location('knnpress._core', {_core.__file__!r})"
+    code = f"import importlib.util, sys; importlib.util.module_from_spec({load}); print(sys._is_gil_enabled())"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_the_core_serves_threads_that_share_their_arrays(rng):

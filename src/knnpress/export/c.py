@@ -7,7 +7,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from knnpress.export.tables import DOUBLES, LANES, Exported
+from knnpress.export.geometry_tables import LANES
+from knnpress.export.tables import DOUBLES, Exported
 from knnpress.typing import Array
 
 __all__ = ["c_source", "c_string", "stack_bytes"]
@@ -65,6 +66,13 @@ _ROOM = {
     "logarithm": "double point[KP_D * (KP_D + 1) / 2], factor[KP_D * (KP_D + 1) / 2], vector[KP_P];",
     "jbld": "double point[KP_T], factor[KP_T];",
 }
+_AGAIN = """\
+  if (winner == KP_UNSURE) {
+    kp_open(&votes, 1);
+    kp_vote_all(point, &votes);
+    winner = kp_close(&votes, probabilities);
+  }
+"""
 #: The files of `c/` that a kind is made of, after the vote
 _PARTS = {
     "vector": ("vector", "distance"),
@@ -109,7 +117,7 @@ def stack_bytes(facts: Exported) -> int:
         "vector": 8 * d + real * p,
         "roots": 8 * d + 8 * p + real * p,
         "sinkhorn": 8 * d + 10 * real * width + 8 * d + (24 * d if "TRANSPORT" in facts.flags else 0),
-        "logarithm": 16 * triangle + 8 * p + max(8 * d * d + 8 * d, real * p),
+        "logarithm": 16 * triangle + 8 * p + max(8 * (d + 2) * (d + 3) + 8 * d, real * p),
         "jbld": 16 * triangle + 8 * d + real * (t + LANES * (t + d)),
     }[facts.kind]
     window = 8 * d * d + 8 * d if facts.window else 0
@@ -127,7 +135,8 @@ def _top(facts: Exported) -> str:
     if facts.kind == "sinkhorn":
         most, tol = int(facts.numbers["MAX_ITER"]), facts.numbers["TOL"]
         solver = (
-            f"\n   Each transport problem takes at most {most} iterations, until its marginals are met to {tol:g} (L1)."
+            f"\n   Each transport problem takes at most {most} iterations, until its marginals are met to {tol:g} (L1),"
+            "\n   or less closely as the prototype is farther and weighs less."
         )
     sizes = [(8 if name in DOUBLES or not single else 4) * table.size for name, table in facts.tables.items()]
     return _TOP.format(
@@ -227,11 +236,14 @@ def _predict(facts: Exported) -> str:
     predicted = _PREDICT[facts.kind]
     if facts.kind == "jbld" and "REJECT" in facts.flags:
         predicted = "kp_check(x, point, factor) && (kp_own(factor, &votes), kp_vote_all(point, &votes))"
+    again = _AGAIN if facts.kind == "sinkhorn" and "SOFT" in facts.flags else ""
     return f"""\
 int knnpress_predict(const double *x, double *probabilities) {{
   {_ROOM[facts.kind]}
   kp_votes votes;
+  int winner;
   kp_open(&votes, probabilities != 0);
-  return {predicted} ? kp_close(&votes, probabilities) : -1;
+  winner = {predicted} ? kp_close(&votes, probabilities) : -1;
+{again}  return winner;
 }}
 """

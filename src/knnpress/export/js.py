@@ -10,7 +10,8 @@ from importlib.resources import files
 import numpy as np
 
 from knnpress.export.c import c_string
-from knnpress.export.tables import DOUBLES, LANES, Exported
+from knnpress.export.geometry_tables import LANES
+from knnpress.export.tables import DOUBLES, Exported
 from knnpress.typing import Array
 
 __all__ = ["js_source"]
@@ -26,9 +27,13 @@ export function predict(x, probabilities = null) {
   if (x.length !== pointSize) throw new RangeError(`x holds ${x.length} numbers; give ${pointSize}`);
   const point = prepare(x);
   if (!point) return -1;
-  const votes = new Votes(probabilities !== null);
-  compare(point, votes);
-  return votes.close(probabilities);
+  const answer = (certain) => {
+    const votes = new Votes(certain);
+    compare(point, votes);
+    return votes.close(probabilities);
+  };
+  const winner = answer(probabilities !== null);
+  return winner === UNSURE ? answer(true) : winner;
 }
 """
 _FLAGS = ("ASYMMETRIC", "CENTERED", "DEBIASED", "REJECT", "SOFT", "TRANSPORT", "WHITENED")

@@ -21,13 +21,17 @@ static void kp_open(kp_votes *votes, int certain) {
 #endif
 }
 
+static int kp_nearer(const kp_votes *votes, int k, int prototype, double distance) {
+  return distance < votes->distance[k] || (distance == votes->distance[k] && prototype < votes->prototype[k]);
+}
+
 static void kp_vote(kp_votes *votes, int prototype, double distance) {
   int k;
 #ifdef KP_REJECT
   if (distance - votes->own <= kp_farthest[kp_label[prototype]]) votes->known = 1;
 #endif
-  if (!(distance < votes->distance[KP_NEIGHBOURS - 1])) return;
-  for (k = KP_NEIGHBOURS - 1; k > 0 && distance < votes->distance[k - 1]; k--) {
+  if (!kp_nearer(votes, KP_NEIGHBOURS - 1, prototype, distance)) return;
+  for (k = KP_NEIGHBOURS - 1; k > 0 && kp_nearer(votes, k - 1, prototype, distance); k--) {
     votes->distance[k] = votes->distance[k - 1];
     votes->prototype[k] = votes->prototype[k - 1];
   }

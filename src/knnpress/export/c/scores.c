@@ -1,8 +1,10 @@
+#define KP_UNSURE -2
+
 /* Log-odds of each class: of its nearest prototype, or (KP_SOFT) the logarithm of a sum over all of its prototypes. */
 typedef struct {
   double top[KNNPRESS_N_CLASSES], best;
 #ifdef KP_SOFT
-  double sum[KNNPRESS_N_CLASSES];
+  double sum[KNNPRESS_N_CLASSES], open; /* open: what distances that were not solved for may have added too much */
 #endif
   int certain;
 #ifdef KP_REJECT
@@ -20,6 +22,9 @@ static void kp_open(kp_votes *votes, int certain) {
     votes->sum[c] = 0.0;
 #endif
   }
+#ifdef KP_SOFT
+  votes->open = 0.0;
+#endif
   votes->best = -HUGE_VAL;
   votes->certain = certain;
 #ifdef KP_REJECT
@@ -62,6 +67,11 @@ static int kp_close(const kp_votes *votes, double *probabilities) {
 #endif
     if (score[c] > score[winner]) winner = c;
   }
+#ifdef KP_SOFT
+  if (!votes->certain && votes->open > 0.0)
+    for (c = 0; c < KNNPRESS_N_CLASSES; c++)
+      if (c != winner && exp(score[c] - votes->best) >= exp(score[winner] - votes->best) - votes->open) return KP_UNSURE;
+#endif
   if (probabilities) {
     for (c = 0; c < KNNPRESS_N_CLASSES; c++) {
       probabilities[c] = score[c] >= -DBL_MAX ? exp(KP_TEMPERATURE * (score[c] - score[winner])) : 0.0;

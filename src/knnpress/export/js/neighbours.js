@@ -1,3 +1,5 @@
+const UNSURE = -2; // never the case here
+
 // The NEIGHBOURS nearest prototypes, nearest first; of equal ones the first in the table.
 class Votes {
   constructor() {
@@ -10,12 +12,18 @@ class Votes {
     return this.nearest.length < NEIGHBOURS ? Infinity : this.nearest[NEIGHBOURS - 1].distance;
   }
 
+  nearestDistance() {
+    return this.nearest.length > 0 ? this.nearest[0].distance : Infinity;
+  }
+
+  leaveOpen() {}
+
   add(prototype, distance) {
     if (REJECT && distance - this.own <= tables.farthest[labels[prototype]]) this.known = true;
-    if (!(distance < this.limit())) return;
+    const nearer = (other) => distance < other.distance || (distance === other.distance && prototype < other.prototype);
     let k = this.nearest.length;
-    while (k > 0 && distance < this.nearest[k - 1].distance) k--;
-    this.nearest.splice(k, 0, { distance, label: labels[prototype] });
+    while (k > 0 && nearer(this.nearest[k - 1])) k--;
+    this.nearest.splice(k, 0, { distance, prototype, label: labels[prototype] });
     if (this.nearest.length > NEIGHBOURS) this.nearest.pop();
   }
 

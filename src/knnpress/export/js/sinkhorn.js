@@ -54,21 +54,27 @@ function rounded(a, binsX, x, b, binsZ, z) {
 }
 
 // Entropic transport by over-relaxed scaling: at most MAX_ITER iterations, until the L1 error of the marginals is below
-// TOL. Any scalings give a value that is not above the solved one: it is given up once known to be above `limit`.
-function transport(a, binsX, b, binsZ, limit) {
+// TOL. Any scalings give a value that is not above the solved one: it is given up once known to be above `limit`. A value
+// above `nearest` weighs less, by exp(-2 LOOSEN (value - nearest)) or more, and its error may be larger: half as much in
+// logarithms, so that none counts for more than that of the nearest.
+function transport(a, binsX, b, binsZ, nearest, limit) {
   const kernelT = ASYMMETRIC ? tables.kernel_t : tables.kernel, sums = new Float64Array(D);
   const side = (mass) => ({ scaling: new Float64Array(D), relaxed: new Float64Array(D).fill(1), weights: Float64Array.from(mass) });
   const x = side(a), z = side(b);
-  let amount = 0, last = 0, relax = 0;
+  let amount = RELAX, last = 0, relax = 0, tol = TOL, seen = -Infinity;
   for (let step = 1; ; step++) {
     product(tables.kernel, x.weights, binsX, sums);
     const other = halfStep(b, binsZ, sums, relax, z);
     product(kernelT, z.weights, binsZ, sums);
     let error = halfStep(a, binsX, sums, relax, x);
     if (relax > 0 && other > error) error = other;
-    if (!(error >= TOL) || step >= MAX_ITER) break;
-    if (limit < Infinity && (step & (step - 1)) === 0) {
-      if (dual(a, binsX, x.scaling, b, binsZ, z.relaxed) > limit) break;
+    if (!(error >= tol) || step >= MAX_ITER) break;
+    if (limit < Infinity && (step & (step - 1)) === 0) { // logarithms are dear: looked at ever more rarely
+      const value = dual(a, binsX, x.scaling, b, binsZ, z.relaxed);
+      if (value > limit) break;
+      tol = Math.min(Math.max(TOL * Math.exp(LOOSEN * (value - nearest)), TOL), LOOSEST);
+      if (limit - value > 3 * (value - seen)) limit = Infinity; // it will hardly get there
+      seen = value;
     }
     if (step % 8 === 0) { // how far to overshoot, from how fast the error falls
       const rate = (error / last) ** 0.125;
@@ -86,14 +92,30 @@ function transport(a, binsX, b, binsZ, limit) {
   return (TRANSPORT ? rounded : dual)(a, binsX, x.scaling, b, binsZ, z.relaxed);
 }
 
+// The prototype to begin with, so that others are soon known to be too far: the nearest, bin by bin.
+function firstOf(a) {
+  let least = Infinity, first = 0;
+  for (let j = 0; j < M; j++) {
+    let sum = 0;
+    for (let k = 0; k < D; k++) sum += (a[k] - tables.histograms[j * D + k]) ** 2;
+    if (sum < least) [least, first] = [sum, j];
+  }
+  return first;
+}
+
 // The query's own term of the divergence is the same for all prototypes; it is left out but where points are rejected.
 function compare(a, votes) {
   const binsOf = (mass) => [...mass.keys()].filter((k) => mass[k] > 0), binsX = binsOf(a);
-  if (REJECT && DEBIASED) votes.own = 0.5 * transport(a, binsX, a, binsX, Infinity);
-  for (let j = 0; j < M; j++) {
+  if (REJECT && DEBIASED) votes.own = 0.5 * transport(a, binsX, a, binsX, Infinity, Infinity);
+  const first = firstOf(a);
+  for (let i = 0; i < M; i++) {
+    const j = i === 0 ? first : i <= first ? i - 1 : i;
     const b = tables.histograms.subarray(j * D, (j + 1) * D), self = TRANSPORT ? 0 : tables.self[j];
+    const nearest = TRANSPORT ? Infinity : votes.nearestDistance();
     let limit = TRANSPORT ? Infinity : votes.limit();
     if (REJECT) limit = Math.max(limit, tables.farthest[labels[j]] + votes.own);
-    votes.add(j, transport(a, binsX, b, binsOf(b), limit + self) - self);
+    const distance = transport(a, binsX, b, binsOf(b), nearest + self, limit + self) - self;
+    votes.add(j, distance);
+    if (distance > limit) votes.leaveOpen(distance);
   }
 }
