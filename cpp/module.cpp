@@ -580,7 +580,7 @@ nb::tuple moments(In<double, 3> signals) {
   auto second = make_array<double>({n, d, d}), mean = make_array<double>({n, d});
   const double* x = data_of(signals);
   double *products = second.data(), *sums = mean.data();
-  const auto& kernels = chosen->kernels;
+  const Kernels& kernels = chosen.load()->kernels;
   Buffer work = allocate(kernels.moments_work(int(d)));
   run([&] { kernels.moments(x, int64_t(n), int(d), int64_t(length), work.get(), products, sums); });
   return nb::make_tuple(second, mean);
