@@ -20,7 +20,13 @@ def matrices(rng: np.random.Generator) -> dict[str, Any]:
     values, vectors, only = np.empty((13, 11)), np.empty((13, 11, 11)), np.empty((13, 11))
     _core.eigen(X[:13], values, vectors)
     _core.eigen(X[:13], only, None)
+    second, mean = _core.moments(A)
     answers = {
+        "all_positive_definite": [
+            _core.all_positive_definite(X - t * np.eye(11), 1e-300, 1e300, 1e-14) for t in (0, 9)
+        ],
+        "moments": second,
+        "moments, mean": mean,
         "logdet": x.logdet,
         "margin": x.margin,
         "inverse": x.inverse(),

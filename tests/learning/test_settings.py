@@ -27,7 +27,7 @@ from knnpress.learning.selection import (
     is_better,
     is_hopeless,
     make_folds,
-    mean_and_error,
+    mean_and_standard_error,
 )
 from knnpress.rows import LocalRows
 
@@ -137,25 +137,29 @@ def test_fewer_points_than_folds_still_leave_each_class_something(counts):
 
 def test_the_standard_error_is_that_of_the_mean_of_paired_differences(rng):
     values = rng.normal(size=4000)
-    mean, error = mean_and_error(values, held_out(4000))
+    mean, error = mean_and_standard_error(values, held_out(4000))
     assert_allclose(mean, values.mean())
     assert_allclose(error, values.std() / np.sqrt(4000), rtol=1e-12)
 
 
 def test_points_of_a_group_may_err_together(rng):
     values = np.repeat(rng.normal(size=50), 20)
-    alone = mean_and_error(values[::20], held_out(50))
-    together = mean_and_error(values, held_out(1000, group=np.repeat(np.arange(50), 20)))
+    alone = mean_and_standard_error(values[::20], held_out(50))
+    together = mean_and_standard_error(values, held_out(1000, group=np.repeat(np.arange(50), 20)))
     assert_allclose(together, alone)
-    assert together[1] > 4 * mean_and_error(values, held_out(1000))[1]
+    assert together[1] > 4 * mean_and_standard_error(values, held_out(1000))[1]
 
 
 def test_a_weight_of_zero_is_a_point_that_is_absent_and_a_common_factor_changes_nothing(rng):
     values, weight = rng.normal(size=60), rng.random(60)
     weight[:20] = 0.0
     some = HeldOut(np.zeros(40, dtype=int), weight[20:], np.arange(40))
-    assert_allclose(mean_and_error(values, held_out(60, weight=weight)), mean_and_error(values[20:], some))
-    assert_allclose(mean_and_error(values, held_out(60, weight=7 * weight)), mean_and_error(values[20:], some))
+    assert_allclose(
+        mean_and_standard_error(values, held_out(60, weight=weight)), mean_and_standard_error(values[20:], some)
+    )
+    assert_allclose(
+        mean_and_standard_error(values, held_out(60, weight=7 * weight)), mean_and_standard_error(values[20:], some)
+    )
 
 
 def test_is_better_is_paired(rng):
@@ -395,7 +399,7 @@ def test_a_unit_of_the_prior_is_the_spread_of_the_classes_whatever_the_number_of
     view = View("sqeuclidean", SquaredEuclidean(), rows, rows, rows.cut(3), make)
     units = []
     for m in (3, 9, 30):
-        job = Job(m, learner.descent(0), learner.wishes(), Checkpoint(None, {}), Progress(None))
+        job = Job(m, learner.descent(0), learner.wishes(), Checkpoint(None, {}), Progress(None, {}))
         units.append(Part(view, job).problem(DEFAULT).scale.unit)
     means = np.stack([X[y == c].mean(axis=0) for c in range(3)])
     assert_allclose(units, np.sqrt(((X - means[y]) ** 2).sum(axis=1).mean()))

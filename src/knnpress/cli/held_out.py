@@ -11,7 +11,7 @@ from sklearn.base import clone
 from knnpress.compression import ClassCentroids
 from knnpress.estimators import PrototypeClassifier
 from knnpress.geometries import Geometry
-from knnpress.learning.selection import HeldOut, make_folds, mean_and_error
+from knnpress.learning.selection import HeldOut, make_folds, mean_and_standard_error
 from knnpress.typing import Array, Labels
 
 __all__ = ["held_out_facts"]
@@ -62,7 +62,7 @@ def _cross_validated(model: Any, X: Array, y: Labels, groups: Labels | None, fol
     wrong = np.concatenate([clone(model).fit(X[kept], y[kept]).predict(X[out]) != y[out] for kept, out in folds])
     rows = np.concatenate([out for _, out in folds])
     points = HeldOut(y[rows], np.ones(len(rows)), rows if groups is None else groups[rows])
-    return f"{_words(*mean_and_error(wrong.astype(float), points))}, held out"
+    return f"{_words(*mean_and_standard_error(wrong.astype(float), points))}, held out"
 
 
 def _words(error: float, standard_error: float) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from knnpress.comparison.candidates import Candidate
 from knnpress.estimators.described import joined
-from knnpress.learning.selection import HeldOut, is_better, mean_and_error
+from knnpress.learning.selection import HeldOut, is_better, mean_and_standard_error
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["FAR_BEHIND", "Clock", "Points", "Trial", "Trials", "clearly_worse", "error_of", "hopeless"]
@@ -214,7 +214,7 @@ def error_of(trial: Trial, trials: Trials) -> tuple[float, float, float]:
     """Held-out error and its 95 % interval: Wilson's, for as many independent points as the groups leave."""
     points = trials.held_out(trial.wrong)
     wrong = np.concatenate([*trial.wrong.values()]).astype(float)
-    mean, error = mean_and_error(wrong, points)
+    mean, error = mean_and_standard_error(wrong, points)
     independent = float(len(np.unique(points.group)))
     if error > 0:
         independent = float(np.clip(mean * (1 - mean) / error**2, 1, len(wrong)))

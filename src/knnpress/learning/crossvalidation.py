@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.learning.descent import Descent
 from knnpress.learning.job import Job, View
 from knnpress.learning.part import Part
 from knnpress.learning.selection import (
@@ -75,7 +76,7 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     if quick is not None and either:
         losses, others = (best[name].losses(judge, noise)[0] for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
-    # where only the default was left, nothing was tried in the view wanted: what the quick one said stands for it
+    # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
     best_one = best.get(winner.name, best[first.name])
     vote = job.wishes.vote or better_vote(best_one, noise)
     selection = [
@@ -88,7 +89,7 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
 
 
 def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
-    """The points of each fold that are learned from."""
+    """What is learned from in each fold."""
     job = replace(job, descent=_short(job))
     rows = [view.sample.some(kept) for kept, _ in folds]
     views = [replace(view, sample=some, rows=some, blocks=some.cut(job.n_prototypes)) for some in rows]
@@ -133,7 +134,7 @@ def _search(
     return seen
 
 
-def _short(job: Job) -> Any:
+def _short(job: Job) -> Descent:
     """How folds go down: on all points at once, and not to the very end."""
     descent = job.descent
     return replace(

@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Descent:
-    """How to go down, whatever the setting.
+    """Options of the optimiser, the same for every setting.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class Problem:
 
 
 def represented(rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, start: Start) -> Indices:
-    """The nearest prototype of the same class to each training point, (n,)."""
+    """Which prototype stands for each training point: the nearest of its own class, (n,)."""
     return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, start), blocks)])
 
 

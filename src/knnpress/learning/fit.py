@@ -1,4 +1,4 @@
-"""The whole of learning, in the order it happens: start, candidates, cross-validation, one fit on all points."""
+"""The whole of learning: choose a setting by cross-validation of whole fits, then fit once on all points."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Learned:
     setting : Setting
     vote : {"nearest", "soft"}
     temperature : float
-        By which log-odds are to be multiplied so that probabilities are those of held-out points.
+        Factor of the log-odds that makes probabilities those of held-out points.
     loss_curve : list of float
     reason : str
         Why the last descent ended.
@@ -84,7 +84,7 @@ def learn(
     descent : Descent
     wishes : Wishes
     groups : ndarray of shape (n,) or None
-        Of the sample.
+        The group of each point of the sample.
     checkpoint : Checkpoint
     callback : callable or None
     """
@@ -100,7 +100,7 @@ def learn(
 def _descend_once(choice: Choice, job: Job) -> Learned:
     """The fit on all points, with the setting that was chosen.
 
-    From its own start: folds go on from one setting to the next only to save time.
+    It begins at the start: warm starts only save time within cross-validation.
     """
     view, setting = choice.view, choice.setting
     whole = Part(view, job)

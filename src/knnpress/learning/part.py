@@ -28,8 +28,8 @@ class Part:
     view : View
     job : Job
     quick : Part or None
-        The same points in the quick geometry. Where there is one, descents start where it did and begin where it
-        ended, which halves their number of iterations.
+        The same points in the quick geometry. Where there is one, its start is the centre of the prior, and descents
+        are warm-started where its own ended, which halves their number of iterations.
     """
 
     def __init__(self, view: View, job: Job, quick: Part | None = None) -> None:
@@ -74,7 +74,7 @@ class Part:
                 gamma,
                 setting.prior,
                 setting.smoothing,
-                begin=self._begin(problem, setting, gamma),
+                begin=self._warm_start(problem, setting, gamma),
                 callback=self.job.progress.of_descent(),
                 state=state,
                 keep=keep,
@@ -88,18 +88,18 @@ class Part:
         self.ended[setting] = found["u"]
         return found["nearest"], found["soft"]
 
-    def _begin(self, problem: Problem, setting: Setting, gamma: float) -> Array | None:
-        """Where a descent begins: where that of the next stronger prior ended, or that in the quick geometry.
+    def _warm_start(self, problem: Problem, setting: Setting, gamma: float) -> Array | None:
+        """A warm start: where the descent of the last prior ended, or that in the quick geometry.
 
-        None, for the start, where that is lower.
+        None: the start itself, for want of one, or because its loss is lower than in the quick geometry's end.
         """
         if np.isinf(setting.prior):
             return None
         if self.quick is None or setting not in self.quick.ended:
-            stronger = [
+            earlier = [
                 one for one in self.ended if np.isfinite(one.prior) and replace(one, prior=setting.prior) == setting
             ]
-            return self.ended[min(stronger, key=lambda one: one.prior)] if stronger else None
+            return self.ended[min(earlier, key=lambda one: one.prior)] if earlier else None
         there = self.quick.problem(setting)
         learned = self._from_quick(Start(there.scale.points(self.quick.ended[setting]), there.start.labels))
         objective, begin = problem.objective(gamma, setting.prior, setting.smoothing), problem.scale.u(learned.points)

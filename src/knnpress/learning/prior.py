@@ -20,9 +20,9 @@ class Prior:
 
     .. math:: \frac{\tau}{2 n} \sum_j \|u_j\|^2, \qquad \theta_j = \theta_j^0 + \sigma u_j
 
-    with :math:`\sigma` the `spread` of the points round the centroids of their classes. So :math:`\tau` counts points:
-    a prototype that moves by the spread costs as much as half a point does that lost :math:`\tau` of its
-    log-probability, whatever the units and the dimension of the data and the number of prototypes.
+    with :math:`\sigma` the `spread` of the points round the centroids of their classes. Moving a
+    prototype by one spread costs as much as one point whose log-probability falls by :math:`\tau / 2`, whatever the
+    units and the dimension of the data and the number of prototypes.
 
     Attributes
     ----------

@@ -50,6 +50,7 @@ class Setting:
     prior : float
         How strongly prototypes are held at their start; infinity: they stay there.
     smoothing : float
+        Share of the loss that keeps all prototypes within reach of all points.
     start : {"centroids", "single", "grown", "given"}
         Centroids of k-means within each class; the centroid of each class, one prototype per class being all that is
         learned; one learned prototype per class, grown apart towards the centroids; or what the user gave.
@@ -86,14 +87,14 @@ class Seen:
     held_out : list of HeldOut
         These points, fold after fold.
     gammas : list of float
-        The sharpness of the scores of each fold.
+        gamma of each fold, which its scores were computed with.
     """
 
     setting: Setting
     scores: dict[Vote, list[Array]] = field(default_factory=lambda: {"nearest": [], "soft": []})
     held_out: list[HeldOut] = field(default_factory=list)
     gammas: list[float] = field(default_factory=list)
-    _losses: dict[Any, tuple[Array, float]] = field(default_factory=dict, repr=False)  # those asked for before
+    _losses: dict[Any, tuple[Array, float]] = field(default_factory=dict, repr=False)  # a cache
 
     @property
     def n_folds(self) -> int:
@@ -154,11 +155,11 @@ class Seen:
         """As it stands in ``selection_``."""
         points = self.points()
         wrong = self.errors(vote).astype(float)
-        error, spread = mean_and_error(wrong, points)
+        error, standard_error = mean_and_standard_error(wrong, points)
         return {
             **vars(self.setting),
             "error": error,
-            "standard_error": spread,
+            "standard_error": standard_error,
             "loss": float(np.average(self.losses(vote, label_noise)[0], weights=points.weight)),
             "n_folds": self.n_folds,
             "chosen": False,
@@ -177,7 +178,7 @@ class HeldOut:
     group: Indices
 
 
-def mean_and_error(values: Array, points: HeldOut) -> tuple[float, float]:
+def mean_and_standard_error(values: Array, points: HeldOut) -> tuple[float, float]:
     """Weighted mean of one value per point, and its standard error; points of a group may err together."""
     total = float(points.weight.sum())
     mean = float(points.weight @ values) / total
@@ -191,7 +192,7 @@ def is_better(losses: Array, others: Array, points: HeldOut, by: float = 1.0) ->
 
     The one place where it is asked whether a difference is noise.
     """
-    mean, error = mean_and_error(others - losses, points)
+    mean, error = mean_and_standard_error(others - losses, points)
     return mean > by * error
 
 
@@ -201,9 +202,9 @@ def candidates(
     """Settings worth trying, in order; what the user fixed stays.
 
     First the start itself, then priors from strong to weak at each sharpness and smoothing, until one is worse than the
-    stronger one before it by more than noise (`got_worse`). Where there are more prototypes than classes, one per class
-    is tried too, if `fewer` will do, beginning with the centroids of the classes themselves, and what is `best` by then
-    with prototypes grown from one per class.
+    stronger one before it by two standard errors (`got_worse`). Where there are more prototypes than classes, one per
+    class is tried too, if `fewer` will do, beginning with the centroids of the classes themselves, and what is `best`
+    by then with prototypes grown from one per class.
     """
     axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
@@ -261,9 +262,8 @@ def better_vote(one: Seen, label_noise: float) -> Vote:
 def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
     """Rows to learn from and rows held out, fold by fold; none where there are too few points to hold any out.
 
-    Fifths, as many as it takes to have held out 200 points, with a share of each class; where there are groups, all
-    fifths of them, since points of a group say little more than one. A class of one point, or in one group alone, is
-    always learned from.
+    Fifths with a share of each class, until 200 points have been held out; with groups, all five fifths, because points
+    of one group are not independent. A class of one point, or in one group alone, is always learned from.
     """
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     everything = np.arange(len(y))
