@@ -171,7 +171,7 @@ def test_the_contents_stay_in_view_and_lead_to_each_section(open_page, viewport)
     for name in ("MPEG-7", "How to read this", "ETH-80"):
         contents.get_by_role("link", name=name).click()
         heading = page.locator("main > section > h2", has_text=name).element_handle()
-        page.wait_for_function("document.querySelector('nav').getBoundingClientRect().y === 0")
+        page.wait_for_function("() => document.querySelector('nav').getBoundingClientRect().y === 0")
         page.wait_for_function(  # once the page has scrolled there, the bar hides no heading
             "h => document.querySelector('nav').getBoundingClientRect().bottom < h.getBoundingClientRect().y && "
             "h.getBoundingClientRect().y < innerHeight",
