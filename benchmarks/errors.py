@@ -146,12 +146,17 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def written(text: str) -> str:
-    """The README with the table of the records in it."""
-    start, end = "<!-- --8<-- [start:errors] -->\n", "<!-- --8<-- [end:errors] -->"
+def between(text: str, name: str, table: str) -> str:
+    """A page with a table between the marks of this name."""
+    start, end = f"<!-- --8<-- [start:{name}] -->\n", f"<!-- --8<-- [end:{name}] -->"
     before, _, rest = text.partition(start)
     _, _, after = rest.partition(end)
-    return f"{before}{start}{table()}\n{end}{after}"
+    return f"{before}{start}{table}\n{end}{after}"
+
+
+def written(text: str) -> str:
+    """The README with the table of the records in it."""
+    return between(text, "errors", table())
 
 
 def main() -> None:

@@ -23,12 +23,12 @@ from knnpress.learning.selection import (
     between,
     candidates,
     chosen,
-    class_scores,
     is_better,
     is_hopeless,
     make_folds,
     mean_and_standard_error,
 )
+from knnpress.neighbors import ByClass
 from knnpress.rows import LocalRows
 
 pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
@@ -236,7 +236,7 @@ def test_the_nearest_votes_alone_only_where_that_is_better(rng):
 
 def test_scores_are_log_odds_by_the_nearest_and_by_all_prototypes_of_a_class():
     D = np.array([[1.0, 2.0, 3.0]])
-    nearest, soft = class_scores(D, np.array([0, 2, 2]), 2.0, 3)
+    nearest, soft = ByClass.of(np.array([0, 2, 2]), 3).scores(D, 2.0)
     assert_allclose(nearest, [[-4.0, -np.inf, -8.0]])
     assert_allclose(soft, [[-4.0, -np.inf, np.log(np.exp(-8.0) + np.exp(-12.0))]])
 

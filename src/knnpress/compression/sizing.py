@@ -11,7 +11,8 @@ from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.stochastic import StochasticCompression
 from knnpress.geometries import SquaredEuclidean
 from knnpress.geometries.base import Geometry, distance_matrix
-from knnpress.learning.selection import DEFAULT, HeldOut, Seen, class_scores, is_better, make_folds
+from knnpress.learning.selection import DEFAULT, HeldOut, Seen, is_better, make_folds
+from knnpress.neighbors import ByClass
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["RATIOS", "try_sizes"]
@@ -70,7 +71,7 @@ def try_sizes(
             )
             D = _distances(found, X[out], n_jobs)
             points = HeldOut(y[out], weight[out], out if groups is None else groups[out])
-            seen.add(*class_scores(D, found.labels, found.gamma or 1.0, n_classes), points)
+            seen.add(*ByClass.of(found.labels, n_classes).scores(D, found.gamma or 1.0), points)
         tried.append(seen)
         if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
             break

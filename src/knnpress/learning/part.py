@@ -11,7 +11,8 @@ from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Keep, State
 from knnpress.learning.descent import Problem, Start
 from knnpress.learning.job import Job, View
-from knnpress.learning.selection import Setting, class_scores
+from knnpress.learning.selection import Setting
+from knnpress.neighbors import ByClass
 from knnpress.rows import LocalRows
 from knnpress.typing import Array
 
@@ -81,7 +82,7 @@ class Part:
             )
             Z, labels = problem.scale.points(found.theta), problem.start.labels
             D = _distances(held_out, self.view.geometry, Z)
-            nearest, soft = class_scores(D, labels, gamma, n_classes)
+            nearest, soft = ByClass.of(labels, n_classes).scores(D, gamma)
             return {"u": found.theta, "nearest": nearest, "soft": soft}
 
         found = self.job.checkpoint.step(descend)

@@ -25,7 +25,6 @@ __all__ = [
     "between",
     "candidates",
     "chosen",
-    "class_scores",
     "is_better",
     "is_hopeless",
     "make_folds",
@@ -295,15 +294,3 @@ def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices
         return folds
     enough = np.searchsorted(np.cumsum([len(out) for _, out in folds]), _ENOUGH_HELD_OUT) + 1
     return folds[:enough]
-
-
-def class_scores(D: Array, labels: Indices, gamma: float, n_classes: int) -> tuple[Array, Array]:
-    """Log-odds of each class by its nearest prototype, and by all of its prototypes, (n, C) each."""
-    order = np.argsort(labels, kind="stable")
-    present, first, counts = np.unique(labels[order], return_index=True, return_counts=True)
-    logits = -(gamma**2) * D[:, order]
-    nearest, soft = np.full((len(D), n_classes), -np.inf), np.full((len(D), n_classes), -np.inf)
-    top = np.maximum.reduceat(logits, first, axis=1)
-    total = np.add.reduceat(np.exp(logits - np.repeat(top, counts, axis=1)), first, axis=1)
-    nearest[:, present], soft[:, present] = top, top + np.log(total)
-    return nearest, soft
