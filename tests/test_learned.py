@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_
 
 import knnpress
 from knnpress import SCC, SHC, SNC, PrototypeSampler
-from knnpress.compression import ClassCentroids, KeepAll, RandomMutation, StochasticCompression, Subsample
+from knnpress.compression import ClassCentroids, KeepAll, RandomMutation, StochasticCompression, Subsample, stochastic
 from knnpress.estimators import checks
 from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import checkpoint
@@ -531,3 +531,15 @@ def test_a_checkpoint_is_for_one_fit(tmp_path):
         clone(clf).set_params(gamma="tune").fit(X, y)
     clone(clf).set_params(n_prototypes=6, max_iter=2).partial_fit(X, y)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_geometry_wanted_would_take_too_long_only_the_quick_one_is_tried(monkeypatch):
+    X, y = labelled("jbld", 60)
+
+    def metrics(**params):
+        return {seen["metric"] for seen in SCC(6, max_iter=3, **params).fit(X, y).selection_}
+
+    assert metrics() == {"tangent", "jbld"}
+    monkeypatch.setattr(stochastic, "_MOST_WORK", 60 * 6 * X.shape[1] ** 3 - 1)
+    assert metrics() == {"tangent"}
+    assert SCC(6, max_iter=3, metric="jbld").fit(X, y).metric_ == "jbld"  # who wants it gets it

@@ -29,8 +29,7 @@ from knnpress.typing import Array, Callback, Indices, Labels
 __all__ = ["StochasticCompression"]
 
 _SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
-# Points times prototypes times the cube of the size, half a minute or so: above it only the quick geometry is tried
-_MOST_WORK = 5e9
+_MOST_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
 
 
 class StochasticCompression(BaseEstimator):
@@ -210,7 +209,8 @@ class StochasticCompression(BaseEstimator):
             view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
             if geometry.quick_geometry is not None and (wishes.leaves_open or either) and self.chart == "normal":
                 quick = embedded(geometry.quick_geometry)
-                if either and len(sample.y) * m * rows.shape[1] ** 3 > _MOST_WORK:
+                pair_work = getattr(geometry, "pair_work", float)  # where it does not say, as long as it has numbers
+                if either and len(sample.y) * m * pair_work(rows.shape[1]) > _MOST_WORK:
                     view, quick = quick, None
         else:
             assert isinstance(geometry, EmbeddedGeometry)

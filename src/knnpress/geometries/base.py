@@ -92,6 +92,9 @@ class SmoothGeometry(Geometry, Protocol):
     slacks : tuple of float
         How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
         in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
+    pair_work : callable, optional
+        From the size d of points to how long a pair of them takes in a descent, in units of JBLD's at d = 1. Where all
+        pairs would take too long, only the quick geometry is tried. Without it, d.
     least_work : int, optional
         Multiplications, as many as a pair has numbers, below which a block of rows is not worth a call of its own.
         Without it, blocks are taken as they come.

@@ -245,6 +245,10 @@ class JBLD(BaseEstimator):
         """Matrices are averaged as they are compared."""
         return self
 
+    def pair_work(self, d: int) -> float:
+        """How long a pair of matrices takes in a descent: as its factorisations do."""
+        return float(d) ** 3
+
     @property
     def quick_geometry(self) -> EmbeddedGeometry:
         """The tangent space at the mean: to second order, distances there are eight times the divergence."""
