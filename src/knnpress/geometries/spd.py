@@ -51,6 +51,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 _RANGE = 1e-290, 4e307  # of variances
 _ROUNDING = 1e-9  # of divergences
 _FEW = 4  # matrices that fill at most half of the lanes
+_AT_ONCE = 2e8  # matrices times the cube of their size that LAPACK is given at once, some hundredths of a second
 
 
 def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array:
@@ -391,6 +392,14 @@ def _neighbours_together(focus: Focus) -> Indices:
     return np.lexsort((focus.among.argmax(axis=1), np.isfinite(focus.gap)))
 
 
+def _by_few(function: Callable[[Array], Array], X: Array) -> Array:
+    """What a function of LAPACK's makes of matrices, a few at a time: only between its calls is Ctrl-C answered."""
+    few = max(1, int(_AT_ONCE / X.shape[1] ** 3))
+    if len(X) <= few:
+        return function(X)
+    return np.concatenate([function(X[k : k + few]) for k in range(0, len(X), few)])
+
+
 class AIRM(BaseEstimator):
     r"""Affine-invariant Riemannian metric between symmetric positive definite matrices.
 
@@ -435,8 +444,8 @@ class AIRM(BaseEstimator):
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
         """For checked Z: a function from a checked block of X to its distances to every Z."""
-        whiteners = np.linalg.inv(np.linalg.cholesky(Z))
-        return lambda X: affine_distances(np.linalg.cholesky(X), whiteners)
+        whiteners = _by_few(lambda some: np.linalg.inv(np.linalg.cholesky(some)), Z)
+        return lambda X: affine_distances(_by_few(np.linalg.cholesky, X), whiteners)
 
 
 class LogEuclidean(BaseEstimator):
