@@ -581,7 +581,7 @@ INLINE V whiten(const double* whitener, const V* a, int d, V* b) {
 template <int G>
 void airm_some(const double* whiteners, int count, int lanes, int64_t m, int d, const Scratch& s, double* out) {
   V *diagonal = s.diagonal, *off = diagonal + G * d;  // in the room for rotations, which are not kept
-  V shift[G];
+  V shift[G] = {};
   for (int k = 0; k < G; k++) {
     for (int i = 0; i < d; i++) diagonal[i * G + k] = splat(1.0), off[i * G + k] = V{};  // beyond count: found at once
     if (k >= count) continue;

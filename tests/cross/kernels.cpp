@@ -199,12 +199,12 @@ int main() {
       case 12: {  // two clouds, of n and m points
         std::vector<int64_t> index(n), x_offsets{0, n}, z_offsets{0, m};
         for (int64_t i = 0; i < n; i++) index[i] = i;
-        CloudTable table{in[0].data(), m, index.data(), x_offsets.data(), in[1].data(), 1, z_offsets.data(),
-                         in[2].data(), 1, n, m};
+        CloudTable table{in[0].data(), m, m, nullptr, index.data(), x_offsets.data(), in[1].data(), 1,
+                         z_offsets.data(), in[2].data(), 1, n, m};
         int32_t iterations;
         double error;
         out.resize(1);
-        CloudJob job{set[0], 10000, false, nullptr, out.data(), &iterations, &error};
+        CloudJob job{set[0], 10000, false, nullptr, nullptr, out.data(), &iterations, &error};
         Aligned work(kernels.clouds_work(n, m));
         kernels.clouds(table, job, work);
         break;
