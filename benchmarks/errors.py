@@ -3,7 +3,7 @@
     python benchmarks/errors.py run [--data-dir FOLDER]   # measure, one line of errors.jsonl per split; resumes
     python benchmarks/errors.py table                     # write the table into README.md from errors.jsonl
 
-Splits are drawn by a seed that chose nothing. Data sets whose files are not in the folder are left out.
+Splits are not those that defaults were settled on. Data sets whose files are not in the folder are left out.
 """
 
 from __future__ import annotations
