@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from knnpress import compression
@@ -81,6 +82,7 @@ _EXPERT = StochasticCompression().get_params(deep=False).keys() - SCC().get_para
 
 METHODS: dict[str, Method] = {
     "full": Method(_full(lambda setting: setting.geometry)),
+    "full k": Method(lambda setting: peers.NeighborsCV(setting.geometry)),
     "full AIRM": Method(_full(lambda setting: AIRM()), most_queries=300),
     "full LogEuclidean": Method(_full(lambda setting: LogEuclidean())),
     "full EMD": Method(_full(lambda setting: EMD(setting.ground_cost)), most_queries=150),
@@ -92,13 +94,18 @@ METHODS: dict[str, Method] = {
     "Condensed": Method(_compressed("Condensed"), sized=True),
     "Reduced": Method(_compressed("Reduced"), sized=True),
     "FastCondensed": Method(_compressed("FastCondensed"), sized=True),
+    "LearningVectorQuantization": Method(_compressed("LearningVectorQuantization"), sized=True, alone=False),
     "RandomMutation": Method(_compressed("RandomMutation", n_mutations=1000), sized=True, alone=False),
     "SCC": Method(_learned(SCC, False), sized=True, alone=False),
+    "SCC jbld": Method(_learned(partial(SCC, metric="jbld"), False), sized=True, alone=False),
     "SCC groups": Method(_learned(SCC, False), sized=True, alone=False, takes_groups=True),
     "SCC paper": Method(_learned(SCC.paper, False), sized=True, alone=False),
     "SHC": Method(_learned(SHC, True), sized=True, alone=False),
+    "SHC sinkhorn": Method(_learned(partial(SHC, metric="sinkhorn"), True), sized=True, alone=False),
     "SHC paper": Method(_learned(SHC.paper, True), sized=True, alone=False),
     "MDM": Method(lambda setting: peers.mdm()),
-    "tangent space + LR": Method(lambda setting: peers.tangent_space(setting.seed)),
+    "tangent space + LR": Method(lambda setting: peers.logistic_regression(peers.tangent())),
+    "tangent space + SVM": Method(lambda setting: peers.support_vectors(peers.tangent())),
+    "roots + LR": Method(lambda setting: peers.logistic_regression(peers.roots())),
     "SPDNet": Method(lambda setting: peers.SPDNet(random_state=setting.seed, **setting.params)),
 }

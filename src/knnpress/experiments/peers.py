@@ -1,4 +1,4 @@
-"""What people use today: plain distances, Riemannian means, tangent spaces, and a network."""
+"""What people use today: plain distances, Riemannian means, linear models of tangent vectors or roots, a network."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import additive_chi2_kernel
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import LinearSVC
 
+from knnpress.estimators import PrototypeClassifier
+from knnpress.geometries import Geometry
 from knnpress.typing import Array, Labels
 
-__all__ = ["NearestBy", "SPDNet", "mdm", "tangent_space"]
+__all__ = ["NearestBy", "NeighborsCV", "SPDNet", "logistic_regression", "mdm", "roots", "support_vectors", "tangent"]
 
 _BLOCK = 256
 
@@ -54,23 +58,84 @@ def mdm() -> Any:
     return _require("pyriemann.classification", "pyriemann").MDM(metric="riemann")
 
 
-def tangent_space(seed: int) -> Any:
-    """Logistic regression on standardised tangent vectors (pyRiemann), its C by inner cross-validation."""
-    tangent = _require("pyriemann.tangentspace", "pyriemann").TangentSpace(metric="riemann")
+class NeighborsCV(PrototypeClassifier):
+    """Nearest neighbours among all training points, their number chosen by leaving one out.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    most : int
+        Neighbours at most; odd numbers are tried.
+    """
+
+    def __init__(self, geometry: Geometry, most: int = 15) -> None:
+        super().__init__(geometry)
+        self.most = most
+
+    def fit(self, X: Array, y: Labels) -> NeighborsCV:  # type: ignore[override]
+        """Keep the training set, and count for each k the points that the others would get wrong."""
+        self.n_neighbors = 1
+        super().fit(X, y)
+        most = min(self.most, len(y) - 1)
+        near = self.kneighbors(X, most + 1, return_distance=False)
+        itself = np.equal(near, np.arange(len(y))[:, None])
+        itself[~itself.any(axis=1), -1] = True  # a copy stands in its place
+        codes = np.searchsorted(self.classes_, y)
+        votes = codes[near[~itself].reshape(len(y), most)]
+        tried = range(1, most + 1, 2)
+        shares = np.zeros((len(y), len(self.classes_)))
+        errors = []
+        for k in range(1, most + 1):
+            shares[np.arange(len(y)), votes[:, k - 1]] += 1.0
+            if k in tried:
+                winners = shares == shares.max(axis=1, keepdims=True)
+                first = winners[np.arange(len(y))[:, None], votes[:, :k]].argmax(axis=1)  # of a tie, the nearest
+                errors.append(float(np.mean(votes[np.arange(len(y)), first] != codes)))
+        self.n_neighbors = tried[int(np.argmin(errors))]
+        return self
+
+
+def tangent() -> Any:
+    """Vectors in the tangent space at the Riemannian mean (pyRiemann)."""
+    return _require("pyriemann.tangentspace", "pyriemann").TangentSpace(metric="riemann")
+
+
+def roots() -> Any:
+    """Square roots of bins."""
+    return FunctionTransformer(np.sqrt)
+
+
+def logistic_regression(features: Any) -> Any:
+    """Logistic regression on standardised features, its C by 3-fold cross-validation."""
     regression = LogisticRegressionCV(
-        Cs=[1e-3, 1e-2, 1e-1, 1.0, 10.0], cv=3, max_iter=500, l1_ratios=(0,), use_legacy_attributes=False
+        Cs=[1e-3, 1e-2, 1e-1, 1.0, 10.0],
+        cv=3,
+        max_iter=500,
+        l1_ratios=(0,),
+        scoring="accuracy",
+        use_legacy_attributes=False,
     )
-    return make_pipeline(tangent, StandardScaler(), regression)
+    return make_pipeline(features, StandardScaler(), regression)
+
+
+def support_vectors(features: Any) -> Any:
+    """A linear support vector machine on standardised features, its C by 3-fold cross-validation."""
+    machine = GridSearchCV(LinearSVC(), {"C": [1e-4, 1e-3, 1e-2, 1e-1, 1.0]}, cv=3)
+    return make_pipeline(features, StandardScaler(), machine)
 
 
 class SPDNet(ClassifierMixin, BaseEstimator):
     """Huang and Van Gool's network for SPD matrices (spd_learn, on PyTorch), trained by Adam.
+
+    A tenth of the training points, of every class, is held out; the weights of the epoch that does best there are kept.
 
     Parameters
     ----------
     n_dims : int or None
         Of the bilinear layer; None: two thirds of the matrices' own.
     n_epochs, batch_size : int
+    patience : int
+        Epochs without a lower loss on the held-out points, after which training ends.
     learning_rate, weight_decay : float
     random_state : int
     """
@@ -80,6 +145,7 @@ class SPDNet(ClassifierMixin, BaseEstimator):
         n_dims: int | None = None,
         n_epochs: int = 200,
         batch_size: int = 64,
+        patience: int = 30,
         learning_rate: float = 5e-3,
         weight_decay: float = 1e-4,
         random_state: int = 0,
@@ -87,6 +153,7 @@ class SPDNet(ClassifierMixin, BaseEstimator):
         self.n_dims = n_dims
         self.n_epochs = n_epochs
         self.batch_size = batch_size
+        self.patience = patience
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.random_state = random_state
@@ -104,17 +171,31 @@ class SPDNet(ClassifierMixin, BaseEstimator):
             input_type="cov", n_chans=d, n_outputs=len(self.classes_), subspacedim=self.n_dims or max(2, 2 * d // 3)
         ).double()
         points, labels = torch.from_numpy(self._whitened(X)), torch.from_numpy(codes)
+        held_out_size = max(0.1, len(self.classes_) / len(y))
+        split = StratifiedShuffleSplit(1, test_size=held_out_size, random_state=self.random_state)
+        learned, held_out = (torch.from_numpy(rows) for rows in next(split.split(codes, codes)))
         optimizer = torch.optim.Adam(self.network_.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.n_epochs)
         loss = torch.nn.CrossEntropyLoss()
-        self.network_.train()
+        best, best_weights, since = np.inf, None, 0
         for _ in range(self.n_epochs):
-            for rows in torch.randperm(len(points)).split(self.batch_size):
+            self.network_.train()
+            for batch in learned[torch.randperm(len(learned))].split(self.batch_size):
                 optimizer.zero_grad()
-                loss(self.network_(points[rows]), labels[rows]).backward()
+                loss(self.network_(points[batch]), labels[batch]).backward()
                 optimizer.step()
             schedule.step()
-        self.network_.eval()
+            self.network_.eval()
+            with torch.no_grad():
+                seen = float(loss(self.network_(points[held_out]), labels[held_out]))
+            since += 1
+            if seen < best:
+                best, since = seen, 0
+                best_weights = {name: value.clone() for name, value in self.network_.state_dict().items()}
+            if since >= self.patience:
+                break
+        if best_weights is not None:  # None: it never had a finite loss
+            self.network_.load_state_dict(best_weights)
         return self
 
     def predict(self, X: Array) -> Labels:

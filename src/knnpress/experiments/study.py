@@ -52,6 +52,8 @@ class Study:
         Share of training labels to replace by wrong ones.
     subset : int or None
         Only so many points, drawn at random from each class.
+    train_share : float
+        Share of the training points that are learned from, drawn at random from each class; all are tested.
     settings : mapping of str to mapping
         Parameters of a method that differ from its usual ones; of a learned one also those of its compressor.
     """
@@ -70,6 +72,7 @@ class Study:
     reg: float = 0.1
     label_noise: float = 0.0
     subset: int | None = None
+    train_share: float = 1.0
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def cells(self) -> Iterator[Cell]:
@@ -165,6 +168,9 @@ def _check_numbers(table: dict[str, Any], where: str) -> None:
         raise ValueError(f"{where} has reg {reg!r}; give a number above 0, e.g. 0.1")
     if not _is_number(noise) or not 0 <= noise < 1:
         raise ValueError(f"{where} has label_noise {noise!r}; give a share from 0 to below 1")
+    train_share = table.get("train_share", 1.0)
+    if not _is_number(train_share) or not 0 < train_share <= 1:
+        raise ValueError(f"{where} has train_share {train_share!r}; give a share of the training points, above 0 to 1")
 
 
 def _is_number(value: object) -> bool:

@@ -78,6 +78,10 @@ class Tasks:
         if self._last is None or self._last[0] != key:
             self._last = (key, self._kept(f"split-{key}", lambda: self._divided(study, split)))
         arrays = self._last[1]
+        if study.train_share < 1:
+            size = max(len(np.unique(arrays["y"])), round(study.train_share * len(arrays["y"])))
+            kept = _subset(data_rows(len(arrays["y"])), arrays["y"], size, self.seed + split)
+            arrays = {**arrays, **{name: arrays[name][kept] for name in ("X", "y", "rows")}}
         y = arrays["y"]
         if study.label_noise:
             y = _with_noise(y, study.label_noise, np.random.default_rng([self.seed, split]))
@@ -86,8 +90,8 @@ class Tasks:
         names = ("X", "X_test", "y_test", "rows", "test_rows")
         group, groups = study.group, None
         if group is not None:
-            kept = self._kept(f"groups-{key}", lambda: {"groups": self._groups(study, group, arrays["rows"])})
-            groups = kept["groups"]
+            name = f"groups-{_hash([key, study.train_share])}"
+            groups = self._kept(name, lambda: {"groups": self._groups(study, group, arrays["rows"])})["groups"]
         return Task(y=y, ground_cost=cost, reg=reg, groups=groups, **{name: arrays[name] for name in names})
 
     def facts(self, study: Study) -> dict[str, Any]:
