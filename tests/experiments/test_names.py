@@ -64,6 +64,7 @@ def test_a_descriptor_with_settings_keeps_them(tmp_path):
         ('methods = ["full"]\ndescriptor = "magic"', "asks for the descriptor 'magic'; known: color-texture"),
         ('methods = ["full"]\ndescriptor = 3', r'has the descriptor 3; give a name, e.g. "shape-context"'),
         ('methods = ["full"]\nratios = 0.02', r"has ratios 0.02; give shares .*\[0.02, 0.04\]"),
+        ('methods = ["full"]\ntrain_share = 0', "has train_share 0; give a share of the training points"),
         ('methods = ["full"]\nsubset = "all"', "has subset 'all'; give how many points"),
         ('methods = ["full"]\nreg = 0', "has reg 0; give a number above 0"),
         ('methods = ["full"]\nlabel_noise = 20', "has label_noise 20; give a share"),

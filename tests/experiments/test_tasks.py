@@ -116,6 +116,16 @@ def test_wrong_labels_are_as_many_as_asked_for_and_only_in_training(tmp_path):
     assert_array_equal(clean.y_test, noisy.y_test)
 
 
+def test_a_share_of_the_training_points_is_learned_from_and_all_are_tested(tmp_path):
+    tasks = Tasks(tmp_path, None, 0)
+    whole, tenth = (tasks.task(study(subset=400, train_share=share), 1) for share in (1.0, 0.1))
+    assert (len(whole.y), len(tenth.y), len(tenth.y_test)) == (200, 20, 200)
+    assert set(tenth.rows) < set(whole.rows)
+    assert set(tenth.y) == set(whole.y)
+    assert_array_equal(tenth.X, whole.X[np.isin(whole.rows, tenth.rows)])
+    assert_array_equal(tenth.y_test, whole.y_test)
+
+
 def test_a_descriptor_that_learns_sees_the_training_part_alone(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     images = [rng.random((24, 24)) for _ in range(40)]
