@@ -26,8 +26,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress.clouds import Clouds
 from knnpress.exceptions import ModelFileError
+from knnpress.execution.threads import row_blocks
 from knnpress.files import replacing
-from knnpress.parallel import row_blocks
 from knnpress.typing import Array
 
 __all__ = ["load", "save"]

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from points import spd
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from knnpress import rows as rows_module
+from knnpress.execution import rows as rows_module
+from knnpress.execution.rows import LocalRows, Memory
+from knnpress.execution.threads import row_blocks
 from knnpress.geometries import JBLD, SquaredEuclidean
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale, _joined
 from knnpress.learning.optim import minimize
 from knnpress.learning.prior import Prior
-from knnpress.parallel import row_blocks
-from knnpress.rows import LocalRows, Memory
 
 
 def objective(geometry, X, n_jobs=1):

@@ -8,13 +8,13 @@ from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Subsample
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import JBLD
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import minimize, minimize_batches
 from knnpress.learning.optim.line_search import line_search
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows
 
 
 def bowl(theta):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import labelled
 
 from knnpress.compression import StochasticCompression
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import crossvalidation, selection
 from knnpress.learning.checkpoint import Checkpoint
@@ -29,7 +30,6 @@ from knnpress.learning.selection import (
     mean_and_standard_error,
 )
 from knnpress.neighbors import ByClass
-from knnpress.rows import LocalRows
 
 pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
 

@@ -16,14 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
 from knnpress.exceptions import warn_user
+from knnpress.execution.rows import LocalRows, Rows, digest, local_rows
+from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.checkpoint import checkpoint_at
 from knnpress.learning.descent import Descent, Optimizer, Start
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
 from knnpress.learning.job import View, Wishes
-from knnpress.parallel import MEMORY_BYTES
-from knnpress.rows import LocalRows, Rows, digest, local_rows
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["StochasticCompression"]

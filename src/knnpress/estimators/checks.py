@@ -14,11 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from knnpress.arrays import as_float_array
-from knnpress.cluster import as_points
 from knnpress.exceptions import warn_user
+from knnpress.execution.dask import as_points
+from knnpress.execution.rows import StoredPoints, is_at_hand, is_dask, is_stored
+from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
-from knnpress.parallel import MEMORY_BYTES
-from knnpress.rows import StoredPoints, is_at_hand, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [

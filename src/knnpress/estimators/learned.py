@@ -33,12 +33,12 @@ from knnpress.estimators.outliers import (
     some_rows,
 )
 from knnpress.estimators.prepared import Prepared
+from knnpress.execution.rows import LocalRows, is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.descent import Problem, Start, represented
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
 from knnpress.progress import progress_bar
-from knnpress.rows import LocalRows, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["LearnedModel", "documented", "paper_settings"]

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from knnpress.cluster import lazily
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.sizing import try_sizes
 from knnpress.estimators.checks import (
@@ -29,13 +28,14 @@ from knnpress.estimators.checks import (
 )
 from knnpress.estimators.notebook import model_summary
 from knnpress.estimators.prepared import Prepared, prepared
+from knnpress.execution.dask import lazily
+from knnpress.execution.rows import check_block, is_dask
+from knnpress.execution.threads import map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
-from knnpress.parallel import map_blocks, one_blas_thread, row_blocks
 from knnpress.progress import progress_bar
-from knnpress.rows import check_block, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["PrototypeModel", "both"]

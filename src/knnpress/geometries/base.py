@@ -12,7 +12,7 @@ import numpy as np
 
 from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
-from knnpress.parallel import map_blocks, row_blocks
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike
 
 __all__ = ["Chart", "EmbeddedGeometry", "Focus", "Geometry", "Linearization", "Linearize", "Placed", "SmoothGeometry"]

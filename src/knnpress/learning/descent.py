@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from knnpress.execution.rows import LocalRows, Rows, Work
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Keep, State, pack, unpack
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import Follow, Optimum, minimize, minimize_batches
 from knnpress.learning.prior import Prior, spread
-from knnpress.rows import LocalRows, Rows, Work
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["Descent", "Optimizer", "Problem", "Start", "represented"]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from knnpress.execution.rows import LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.descent import Descent, Start
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim import Follow
 from knnpress.learning.selection import DEFAULT, Setting, Vote
-from knnpress.rows import LocalRows, Rows
 from knnpress.typing import Array, Callback
 
 __all__ = ["Job", "Progress", "View", "Wishes"]

@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
+from knnpress.execution.rows import LocalRows, Memory, Rows, Work, bytes_of
 from knnpress.geometries.base import Chart, Focus, SmoothGeometry
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows, Memory, Rows, Work, bytes_of
 from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective", "Scale"]

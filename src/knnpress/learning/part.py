@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Keep, State
 from knnpress.learning.descent import Problem, Start
 from knnpress.learning.job import Job, View
 from knnpress.learning.selection import Setting
 from knnpress.neighbors import ByClass
-from knnpress.rows import LocalRows
 from knnpress.typing import Array
 
 __all__ = ["Part"]

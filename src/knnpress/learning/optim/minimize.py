@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from knnpress.execution.threads import one_blas_thread
 from knnpress.learning.checkpoint import Keep, State
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, Follow, Method, Optimum, Reason, in_rows
 from knnpress.learning.optim.lbfgs import Lbfgs
 from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
-from knnpress.parallel import one_blas_thread
 from knnpress.typing import Array
 
 __all__ = ["minimize"]

@@ -19,7 +19,7 @@ import numpy as np
 
 from knnpress.clouds import Clouds
 from knnpress.exceptions import InvalidPointError
-from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks, row_blocks
+from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks, row_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = [

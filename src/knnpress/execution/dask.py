@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks
-from knnpress.rows import Make, Memory, Rows, StoredPoints, add, after, check_block, local, stored_blocks
+from knnpress.execution.rows import Make, Memory, Rows, StoredPoints, add, after, check_block, local, stored_blocks
+from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["ClusterPoints", "ClusterRows", "as_points", "connect", "lazily"]

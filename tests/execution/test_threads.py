@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from joblib.parallel import ThreadingBackend
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from knnpress import parallel
+from knnpress.execution import threads
+from knnpress.execution.threads import map_blocks, map_tasks, resolve_n_jobs, row_blocks
 from knnpress.geometries import JBLD
-from knnpress.parallel import map_blocks, map_tasks, resolve_n_jobs, row_blocks
 
 BLOCKS = [slice(i, i + 1) for i in range(20)]
 MATRICES = np.stack([(i + 1.0) * np.eye(3) for i in range(100)])
 
 sizes = st.integers(0, 5000)
-row_bytes = st.one_of(st.integers(0, 10**5), st.integers(1, 100).map(lambda rows: parallel.BLOCK_BYTES // rows))
+row_bytes = st.one_of(st.integers(0, 10**5), st.integers(1, 100).map(lambda rows: threads.BLOCK_BYTES // rows))
 
 
 class Stop(Exception):
@@ -49,7 +49,7 @@ def test_no_block_exceeds_the_limit_unless_a_single_row_does(n, width):
     for block in row_blocks(n, width):
         rows = block.stop - block.start
         assert rows >= 1
-        assert rows == 1 or rows * width <= parallel.BLOCK_BYTES
+        assert rows == 1 or rows * width <= threads.BLOCK_BYTES
 
 
 def test_blocks_depend_on_sizes_alone(monkeypatch):
@@ -127,7 +127,7 @@ def test_an_exception_ends_the_work_while_an_earlier_block_still_runs():
 def test_ctrl_c_in_the_calling_thread_cancels_the_blocks_not_begun():
     code = """
         import os, signal, threading, time
-        from knnpress.parallel import map_blocks
+        from knnpress.execution.threads import map_blocks
         begun = []
         def work(block):
             begun.append(block)
@@ -170,7 +170,7 @@ def test_overlapping_maps_leave_blas_as_many_threads_as_before():
         import threading
         import numpy as np
         from threadpoolctl import ThreadpoolController
-        from knnpress.parallel import map_blocks
+        from knnpress.execution.threads import map_blocks
         blas = lambda: [lib["num_threads"] for lib in ThreadpoolController().info() if lib["user_api"] == "blas"]
         first_inside, second_inside, first_done = threading.Event(), threading.Event(), threading.Event()
         def first(block):
@@ -202,7 +202,7 @@ def test_n_jobs_none_is_every_core_this_process_may_use():
 
 @pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (3, 3), (-1, 8), (-2, 7), (-8, 1), (-100, 1), (None, 8)])
 def test_n_jobs_counts_as_in_joblib(monkeypatch, n_jobs, expected):
-    monkeypatch.setattr(parallel, "_count_cores", lambda *_: 8)
+    monkeypatch.setattr(threads, "_count_cores", lambda *_: 8)
     assert resolve_n_jobs(n_jobs) == expected
 
 
@@ -254,7 +254,7 @@ def test_a_fork_in_the_middle_of_a_map_can_itself_map():
         import os, threading
         import numpy as np
         from knnpress.geometries import JBLD
-        from knnpress.parallel import map_blocks
+        from knnpress.execution.threads import map_blocks
         X = np.stack([(i + 1.0) * np.eye(3) for i in range(100)])
         started, release = threading.Event(), threading.Event()
         def wait(block):
@@ -312,7 +312,7 @@ def test_nothing_native_is_left_behind_when_python_ends_at_once(ends):
     code = """
     import sys, numpy as np
     from knnpress import _core
-    from knnpress.parallel import map_blocks
+    from knnpress.execution.threads import map_blocks
     X, blocks = np.stack([np.eye(3)] * 50), [slice(k, k + 1) for k in range(50)]
 
     def run():
