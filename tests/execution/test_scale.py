@@ -19,7 +19,8 @@ from knnpress.compression import ClassCentroids, Condensed, StochasticCompressio
 from knnpress.estimators import checks
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution import dask as dask_module
-from knnpress.execution.rows import LocalRows, Memory, StoredPoints, is_stored, stored_blocks
+from knnpress.execution.rows import LocalRows, Memory
+from knnpress.execution.stored import StoredPoints, is_stored, stored_blocks
 from knnpress.geometries import JBLD, SquaredEuclidean
 
 dask = pytest.importorskip("dask")
@@ -114,7 +115,7 @@ def test_held_out_parts_are_the_same_too():
 @pytest.mark.parametrize("chunks", [150, 37, (3, 100, 1, 46)], ids=str)
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_a_cluster_gives_the_same_prototypes_as_threads(client, name, chunks, tasks, monkeypatch):
-    monkeypatch.setattr(dask_module, "_TASKS", tasks)  # several blocks in a chunk, and one
+    monkeypatch.setattr(dask_module, "_CHUNKS_PER_THREAD", tasks)  # several blocks in a chunk, and one
     X, y = labelled(name, 150)
     y = np.sort(y)  # so that chunks lack classes
     expected = estimator(name).fit(Store(X), y)

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
 from knnpress.exceptions import warn_user
-from knnpress.execution.rows import LocalRows, Rows, digest, local_rows
+from knnpress.execution.rows import LocalRows, Rows, fingerprint, local_rows
 from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.checkpoint import checkpoint_at
@@ -217,7 +217,7 @@ class StochasticCompression(BaseEstimator):
             view = embedded(geometry)
 
         def about() -> dict[str, str]:
-            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else digest(rows, blocks)
+            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else fingerprint(rows, blocks)
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
@@ -409,7 +409,7 @@ def _canonical(
     order = np.argsort(key, kind="stable")[np.random.default_rng(seed).permutation(len(key))]
     if rename:
         names = np.argsort(np.unique(rows.y[order], return_index=True)[1])
-    sorted_rows = rows.some(order)
+    sorted_rows = rows.subset(order)
     sorted_rows = replace(sorted_rows, y=np.argsort(names)[sorted_rows.y])
     return sorted_rows, None if groups is None else _numbered(groups[order]), names
 

@@ -16,7 +16,8 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 from knnpress.arrays import as_float_array
 from knnpress.exceptions import warn_user
 from knnpress.execution.dask import as_points
-from knnpress.execution.rows import StoredPoints, is_at_hand, is_dask, is_stored
+from knnpress.execution.rows import is_in_memory
+from knnpress.execution.stored import StoredPoints, is_dask, is_stored
 from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
 from knnpress.typing import Array, ArrayLike, Labels
@@ -170,7 +171,7 @@ def present(
     points: Any, labels: Labels, weight: Array | None, groups: Labels | None
 ) -> tuple[Any, Labels, Array | None, Labels | None]:
     """The points whose weight is not zero: the others are absent. Those that are not in memory stay where they are."""
-    if weight is None or weight.all() or not is_at_hand(points):
+    if weight is None or weight.all() or not is_in_memory(points):
         return points, labels, weight, groups
     kept = weight > 0
     return points[kept], labels[kept], weight[kept], None if groups is None else groups[kept]

@@ -33,7 +33,8 @@ from knnpress.estimators.outliers import (
     some_rows,
 )
 from knnpress.estimators.prepared import Prepared
-from knnpress.execution.rows import LocalRows, is_dask
+from knnpress.execution.rows import LocalRows
+from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.learning.descent import Problem, Start, represented
 from knnpress.learning.loss import log_softmax

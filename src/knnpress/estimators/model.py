@@ -29,7 +29,7 @@ from knnpress.estimators.checks import (
 from knnpress.estimators.notebook import model_summary
 from knnpress.estimators.prepared import Prepared, prepared
 from knnpress.execution.dask import lazily
-from knnpress.execution.rows import check_block, is_dask
+from knnpress.execution.stored import check_block, is_dask
 from knnpress.execution.threads import map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
 from knnpress.geometries.search import LEAST_QUERIES

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.execution.rows import is_dask
+from knnpress.execution.stored import is_dask
 from knnpress.execution.threads import row_blocks
 from knnpress.typing import Array, Indices, Labels
 

@@ -1,1 +1,1 @@
-"""Where the training set is worked on: in threads, out of core, or on a Dask cluster. The only part that knows."""
+"""Where the training set is worked on: by threads, block by block out of a store, or on a Dask cluster."""

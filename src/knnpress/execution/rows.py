@@ -1,4 +1,4 @@
-"""Where labelled training points live: in memory, or in a store that is read block by block.
+"""Labelled training points, wherever they are, and functions of them.
 
 A function of the training set is a sum, or a list, over row blocks, whichever place it runs in. Blocks depend on the
 data and the number of prototypes alone, and are combined in order.
@@ -7,73 +7,66 @@ data and the number of prototypes alone, and are combined in order.
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass, replace
-from functools import partial
+from dataclasses import dataclass, is_dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
 from knnpress.clouds import Clouds
-from knnpress.exceptions import InvalidPointError
-from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks, row_blocks
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = [
+    "BlockFunction",
+    "BlockFunctionFactory",
     "LocalRows",
-    "Make",
     "Memory",
     "Rows",
-    "StoredPoints",
-    "Work",
-    "add",
-    "after",
-    "bytes_of",
-    "is_at_hand",
-    "is_dask",
-    "is_stored",
+    "add_tuples",
+    "as_bytes",
+    "fingerprint",
+    "is_in_memory",
     "local_rows",
+    "rows_within",
 ]
 
-#: From a block's points, labels, weights and memory to a result and the memory of it.
-Work = Callable[[Array, Labels, Array | None, Any], tuple[Any, Any]]
-#: Makes a `Work`. It is what travels to other machines, so it consists of arrays and module-level functions.
-Make = Callable[[], Work]
+#: From a block's points, labels, weights and memory to a result and the memory for the next call.
+BlockFunction = Callable[[Array, Labels, Array | None, Any], tuple[Any, Any]]
+#: Makes a block function, once for all blocks of a machine. It can be pickled: this is what travels to other machines.
+BlockFunctionFactory = Callable[[], BlockFunction]
 
-_QUICK = 1e-3  # seconds of work that are over before other threads could help
-_WAVE = 32  # blocks whose results are held at a time
-_RUN = 64  # rows that are read together, where a store does not say
-_SPREAD = 8  # runs in a batch, at least, lest it know only one corner of the store
+_QUICK_SECONDS = 1e-3  # work of this length is over before other threads could help
+_RESULTS_HELD = 32  # blocks whose results are in memory at a time, while they are summed
 
 
 class Memory(dict[int, Any]):
     """What row blocks keep from one evaluation to the next, by their first row.
 
-    Within `budget` bytes, those of the first rows: which ones depends on nothing but their size.
+    At most `budget` bytes, of the first rows: what is kept depends on its size alone.
 
     Attributes
     ----------
     token : str
-        What it is called on other machines.
-    seconds : float
-        That the last evaluation took, here.
+        The name of this memory on other machines.
+    last_seconds : float
+        How long the last evaluation took in this process.
     """
 
     def __init__(self, budget: float = np.inf) -> None:
         super().__init__()
-        self.budget, self.token, self.seconds = budget, uuid.uuid4().hex, np.inf
+        self.budget, self.token, self.last_seconds = budget, uuid.uuid4().hex, np.inf
 
     def keep(self, rows: slice, memory: Any, X: Array) -> None:
-        """Keep the memory of a block of points X, if there is room for it and all before it."""
+        """Keep the memory of a block of points X, if there is room for it and for those of all rows before."""
         if self.budget == np.inf or _size(memory, X) / len(X) * rows.stop <= self.budget:
             self[rows.start] = memory
 
 
 class Rows(Protocol):
-    """Labelled training points, wherever they live."""
+    """Labelled training points: `LocalRows` in this process, or `ClusterRows` on the workers of a Dask cluster."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,17 +75,17 @@ class Rows(Protocol):
 
     @property
     def y(self) -> Labels:
-        """Their labels, (n,), here."""
+        """Labels, (n,), in memory."""
         ...
 
     @property
     def weight(self) -> Array | None:
-        """Their weights, (n,), here."""
+        """Weights, (n,), in memory."""
         ...
 
     @property
     def in_memory(self) -> bool:
-        """Whether all points are at hand, here."""
+        """Whether all points are in the memory of this process."""
         ...
 
     def cut(self, n_prototypes: int, batch_size: int | None = None) -> list[slice]:
@@ -100,60 +93,30 @@ class Rows(Protocol):
         ...
 
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
-        """The checked points of these rows, which are in order; every other point is checked on the way."""
+        """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
         ...
 
     def memory(self) -> Memory:
-        """A place for what the blocks remember."""
+        """A new memory for the blocks."""
         ...
 
-    def map(self, make: Make, blocks: Sequence[slice], memory: Memory | None = None) -> list[Any]:
-        """What each block gives."""
+    def map(
+        self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory | None = None
+    ) -> list[Any]:
+        """The results of all blocks, in order."""
         ...
 
-    def sum(self, make: Make, blocks: Sequence[slice], memory: Memory) -> Any:
-        """The sum of what the blocks give, tuples, added in order."""
+    def sum(self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory) -> Any:
+        """The results of all blocks, which are tuples, added up in order."""
         ...
 
     def transformed(self, function: Callable[[Array], Array]) -> Rows:
-        """The same rows with a function of their checked points instead; blocks are to be cut anew."""
+        """The same rows with a function applied to their checked points; blocks are to be cut anew."""
         ...
 
     def close(self) -> None:
-        """Forget what was kept elsewhere."""
+        """Free what other processes keep."""
         ...
-
-
-@dataclass(frozen=True)
-class StoredPoints:
-    """Points in a store, of which row slices can be read: a memory map, a zarr array, an HDF5 dataset.
-
-    Attributes
-    ----------
-    array : object
-        With ``shape`` and ``array[start:stop]``.
-    check : callable
-        From the points of a block to checked ones; its errors name rows of the block.
-    """
-
-    array: Any
-    check: Callable[[Array], Array]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of all points."""
-        return tuple(int(size) for size in self.array.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> Array:
-        """The checked points of a block."""
-        return check_block(self.check, _read(self.array, rows), rows.start)
-
-    def rows(self, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
-        """The points with their labels and weights."""
-        return LocalRows(self, y, weight, n_jobs, MEMORY_BYTES)
 
 
 @dataclass(frozen=True)
@@ -182,11 +145,11 @@ class LocalRows:
 
     @property
     def in_memory(self) -> bool:
-        """Whether all points are at hand."""
-        return is_at_hand(self.X)
+        """Whether all points are in memory, rather than in a store."""
+        return is_in_memory(self.X)
 
-    def some(self, rows: Indices) -> LocalRows:
-        """Some of the points alone, where they are in memory."""
+    def subset(self, rows: Indices) -> LocalRows:
+        """Some of the points, where they are in memory."""
         weight = None if self.weight is None else self.weight[rows]
         return LocalRows(self.X[rows], self.y[rows], weight, self.n_jobs, self.budget)
 
@@ -194,144 +157,94 @@ class LocalRows:
         """The blocks to work in; for batches of stored points, the runs of rows that they are made of."""
         if self.in_memory:
             return row_blocks(self.shape[0], 8 * n_prototypes)
-        return stored_blocks(self.shape, n_prototypes, batch_size, getattr(self.X.array, "chunks", None))
+        blocks: list[slice] = self.X.blocks(n_prototypes, batch_size)
+        return blocks
 
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
-        """The checked points of these rows, which are in order; every other point is checked on the way."""
+        """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
 
         def pick(block: slice) -> Array:
-            return self.X[block][local(rows, block)]
+            return self.X[block][rows_within(rows, block)]
 
         return np.concatenate(map_blocks(pick, blocks, self.n_jobs))
 
     def memory(self) -> Memory:
-        """A place for what the blocks remember."""
+        """A new memory for the blocks."""
         return Memory(self.budget)
 
-    def map(self, make: Make, blocks: Sequence[slice], memory: Memory | None = None) -> list[Any]:
-        """What each block gives."""
-        work, kept = make(), Memory(0) if memory is None else memory
+    def map(
+        self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory | None = None
+    ) -> list[Any]:
+        """The results of all blocks, in order."""
+        function, memories = make_function(), Memory(0) if memory is None else memory
 
-        def one(rows: slice) -> Any:
+        def on_block(rows: slice) -> Any:
             X = self.X[rows]
             weight = None if self.weight is None else self.weight[rows]
-            result, remembered = work(X, self.y[rows], weight, kept.get(rows.start))
-            kept.keep(rows, remembered, X)
+            result, block_memory = function(X, self.y[rows], weight, memories.get(rows.start))
+            memories.keep(rows, block_memory, X)
             return result
 
         began = perf_counter()
-        results = map_blocks(one, blocks, 1 if kept.seconds < _QUICK else self.n_jobs)
-        kept.seconds = perf_counter() - began
+        results = map_blocks(on_block, blocks, 1 if memories.last_seconds < _QUICK_SECONDS else self.n_jobs)
+        memories.last_seconds = perf_counter() - began
         return results
 
-    def sum(self, make: Make, blocks: Sequence[slice], memory: Memory) -> Any:
-        """The sum of what the blocks give, tuples, added in order."""
-        made, total = make(), None
-        for first in range(0, len(blocks), _WAVE):
-            for part in self.map(lambda: made, blocks[first : first + _WAVE], memory):
-                total = part if total is None else add(total, part)
+    def sum(self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory) -> Any:
+        """The results of all blocks, which are tuples, added up in order."""
+        function, total = make_function(), None
+        for first in range(0, len(blocks), _RESULTS_HELD):
+            for result in self.map(lambda: function, blocks[first : first + _RESULTS_HELD], memory):
+                total = result if total is None else add_tuples(total, result)
         return total
 
     def transformed(self, function: Callable[[Array], Array]) -> LocalRows:
-        """The same rows with a function of their checked points instead."""
-        X = function(self.X) if self.in_memory else replace(self.X, check=partial(after, function, self.X.check))
+        """The same rows with a function applied to their checked points."""
+        X = function(self.X) if self.in_memory else self.X.transformed(function)
         return LocalRows(X, self.y, self.weight, self.n_jobs, self.budget)
 
     def close(self) -> None:
-        """Nothing is kept elsewhere."""
-
-
-def after(function: Callable[[Array], Array], check: Callable[[Array], Array], X: Array) -> Array:
-    """A function of checked points; with `partial`, something that can travel."""
-    return function(check(X))
+        """No other process keeps anything."""
 
 
 def local_rows(X: Any, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
-    """Checked points with their labels: arrays here, others where they are."""
-    return LocalRows(X, y, weight, n_jobs) if is_at_hand(X) else X.rows(y, weight, n_jobs)
+    """Checked points with their labels, as rows of this process or, for points of a cluster, of its workers."""
+    return LocalRows(X, y, weight, n_jobs) if is_in_memory(X) else X.rows(y, weight, n_jobs)
 
 
-def stored_blocks(shape: tuple[int, ...], n_prototypes: int, batch_size: int | None, chunks: Any) -> list[slice]:
-    """Row blocks of which neither the points nor their distances take more than a block's bytes.
-
-    For batches: runs of rows, several in each, that agree with the first of the store's `chunks`.
-    """
-    if batch_size is None:
-        blocks = row_blocks(shape[0], 8 * n_prototypes)  # as of points in memory, if possible
-        n_features = int(np.prod(shape[1:]))
-        fits = 8 * blocks[0].stop * n_features <= BLOCK_BYTES
-        return blocks if fits else row_blocks(shape[0], 8 * max(n_prototypes, n_features))
-    most = max(1, batch_size // _SPREAD)
-    chunk = 1 if not chunks else int(np.max(chunks[0]))  # Dask gives the length of each
-    run = chunk * max(1, min(_RUN, most) // chunk)  # whole chunks
-    run = -(-run // -(-run // most))  # or equal parts of one
-    return [slice(start, min(start + run, shape[0])) for start in range(0, shape[0], run)]
-
-
-def check_block(check: Callable[[Array], Array], X: Array, start: int) -> Array:
-    """Checked points; an error names the row among all of them, not in the block that begins at `start`."""
-    try:
-        return check(X)
-    except InvalidPointError as error:
-        text = re.sub(
-            r"^(the covariance of )?X\[(\d+)\]",
-            lambda found: f"{found[1] or ''}X[{int(found[2]) + start}]",
-            str(error),
-        )
-        raise InvalidPointError(f"{text} (looked at: rows {start} to {start + len(X) - 1})") from None
-
-
-def local(rows: Indices, block: slice) -> Indices:
-    """Those of the ordered `rows` that are in a block, counted from its first."""
+def rows_within(rows: Indices, block: slice) -> Indices:
+    """Which of the ascending `rows` are in a block, counted from its first."""
     first, last = np.searchsorted(rows, (block.start, block.stop))
     return rows[first:last] - block.start
 
 
-def add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sum of two results."""
+def add_tuples(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sum of two results, item by item."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def digest(rows: Rows, blocks: Sequence[slice]) -> str:
+def fingerprint(rows: Rows, blocks: Sequence[slice]) -> str:
     """A text that is the same for the same points."""
-    parts = rows.map(_hasher, blocks)
-    return f"{rows.shape}, {hashlib.sha256(''.join(parts).encode()).hexdigest()[:16]}"
+    hashes = rows.map(_make_hash, blocks)
+    return f"{rows.shape}, {hashlib.sha256(''.join(hashes).encode()).hexdigest()[:16]}"
 
 
-def _hasher() -> Work:
-    return lambda X, *_: (hashlib.sha256(bytes_of(X)).hexdigest(), None)
+def _make_hash() -> BlockFunction:
+    return lambda X, *_: (hashlib.sha256(as_bytes(X)).hexdigest(), None)
 
 
-def bytes_of(X: Any) -> Any:
-    """All that points consist of, as bytes."""
+def as_bytes(X: Any) -> Any:
+    """Points in memory as a buffer of bytes."""
     return X.tobytes() if isinstance(X, Clouds) else np.ascontiguousarray(X).data
 
 
-def is_at_hand(X: Any) -> bool:
-    """Whether points are in memory, as an array or as clouds."""
+def is_in_memory(X: Any) -> bool:
+    """Whether points are an array or clouds, and not in a store or on a cluster."""
     return isinstance(X, (np.ndarray, Clouds))
 
 
-def is_dask(X: Any) -> bool:
-    """Whether X is a collection of Dask."""
-    return hasattr(X, "__dask_graph__")
-
-
-def is_stored(X: Any) -> bool:
-    """Whether X is read from elsewhere, row slice by row slice: a memory map, a zarr array, an HDF5 dataset."""
-    if isinstance(X, np.ndarray):
-        return isinstance(X, np.memmap)
-    like = all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
-    return like and not is_dask(X)
-
-
-def _read(array: Any, rows: slice) -> Array:
-    block = array[rows]
-    return np.asarray(block.compute(scheduler="synchronous") if is_dask(block) else block)
-
-
 def _size(memory: Any, X: Array) -> int:
-    """Bytes of a memory; one that does not say holds X in another form."""
+    """Bytes of a memory; what is no array holds X in another form."""
     if is_dataclass(memory):
         return sum(_size(part, X) for part in vars(memory).values() if part is not None)
     return memory.nbytes if isinstance(memory, np.ndarray) else X.nbytes

@@ -91,7 +91,7 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
 def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
     """What is learned from in each fold."""
     job = replace(job, descent=_short(job))
-    rows = [view.sample.some(kept) for kept, _ in folds]
+    rows = [view.sample.subset(kept) for kept, _ in folds]
     views = [replace(view, sample=some, rows=some, blocks=some.cut(job.n_prototypes)) for some in rows]
     return [Part(one, job, quick[k] if quick else None) for k, one in enumerate(views)]
 
@@ -123,7 +123,7 @@ def _search(
             continue
         one = Seen(setting)
         for part, (_, out) in zip(parts, folds, strict=True):
-            held_out = view.sample.some(out)
+            held_out = view.sample.subset(out)
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
             one.add(*part.scores(setting, held_out, n_classes), points, part.gamma(setting))

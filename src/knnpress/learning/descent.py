@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from knnpress.execution.rows import LocalRows, Rows, Work
+from knnpress.execution.rows import BlockFunction, LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Keep, State, pack, unpack
 from knnpress.learning.loss import SoftNeighborLoss
@@ -205,16 +205,16 @@ def represented(rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, s
     return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, start), blocks)])
 
 
-def _own_and_gap(geometry: SmoothGeometry, start: Start) -> Work:
+def _own_and_gap(geometry: SmoothGeometry, start: Start) -> BlockFunction:
     """Each point's nearest prototype of its own class, and how much nearer or farther the others are."""
     linearize = geometry.linearize_at(start.points, geometry.slacks[0])  # roughly is enough
 
-    def work(X: Array, y: Labels, *_: Any) -> tuple[tuple[Indices, Array], None]:
+    def on_block(X: Array, y: Labels, *_: Any) -> tuple[tuple[Indices, Array], None]:
         D, same = linearize(X).D, y[:, None] == start.labels
         own, other = np.where(same, D, np.inf), np.where(same, np.inf, D)
         return (own.argmin(axis=1), np.abs(other.min(axis=1) - own.min(axis=1))), None
 
-    return work
+    return on_block
 
 
 def _median(values: Array, weight: Array | None) -> float:
