@@ -15,6 +15,7 @@ from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import minimize, minimize_batches
 from knnpress.learning.optim.line_search import line_search
 from knnpress.learning.prior import Prior
+from knnpress.learning.state import DescentState
 
 
 def bowl(theta):
@@ -224,8 +225,13 @@ def test_a_loss_that_is_no_number_says_so(method):
 
 
 def copied(states):
-    """A `keep` that keeps everything."""
-    return lambda read: states.append({name: np.array(array) for name, array in read().items()})
+    """A `keep` that keeps everything, as it would come back from a file."""
+
+    def keep(read):
+        arrays = read().to_arrays()
+        states.append(DescentState.from_arrays({name: np.array(array) for name, array in arrays.items()}))
+
+    return keep
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
@@ -239,7 +245,7 @@ def test_a_descent_broken_off_anywhere_goes_on_as_if_it_had_not_been(method):
         rest = minimize(valley, start, state=state, callback=lambda k, *_: seen.append(k), **settings)  # noqa: B023
         assert_array_equal(rest.theta, whole.theta)
         assert rest.loss_curve == whole.loss_curve
-        assert seen == list(range(len(state["curve"]), whole.n_iter + 1))
+        assert seen == list(range(len(state.loss_curve), whole.n_iter + 1))
 
 
 def test_adam_comes_to_rest_where_the_batches_agree():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from knnpress.execution.rows import BlockFunction, LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
-from knnpress.learning.checkpoint import Keep, State, pack, unpack
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import Follow, Optimum, minimize, minimize_batches
 from knnpress.learning.prior import Prior, spread
+from knnpress.learning.state import DescentState, Keep
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["Descent", "Optimizer", "Problem", "Start", "represented"]
@@ -141,7 +141,7 @@ class Problem:
         *,
         begin: Array | None = None,
         callback: Follow | None = None,
-        state: State | None = None,
+        state: DescentState | None = None,
         keep: Keep | None = None,
     ) -> Optimum:
         """Descend from the start, from the parameters `begin`, or from where a descent was broken off.
@@ -155,9 +155,8 @@ class Problem:
         method = descent.method(self.geometry)
         if method == "adam":
             return self._by_batches(objective, u, callback, state, keep)
-        curve: list[float] = [] if state is None else state["earlier"].tolist()
         slacks = self.geometry.slacks
-        n_stages = len(slacks) if state is None else int(state["n_left"])
+        curve, n_stages = ([], len(slacks)) if state is None else (state.earlier_curve, state.n_stages_left)
         for n_left in range(n_stages, 0, -1):
             objective.slack = slacks[-n_left]
             if state is not None:
@@ -170,9 +169,9 @@ class Problem:
                 tol=descent.tol,
                 gradient_tol=_LOOSE_GRADIENT * objective.slack if n_left > 1 else 0.1 * _LOOSE_GRADIENT,
                 learning_rate=descent.learning_rate,
-                callback=None if callback is None else partial(_shifted, callback, len(curve)),
+                callback=None if callback is None else partial(_count_on, callback, len(curve)),
                 state=state,
-                keep=_keep_also(keep, partial(_stage, objective, curve, n_left)),
+                keep=None if keep is None else partial(_keep_descent, keep, [objective], curve, n_left),
             )
             u, curve = found.theta, curve[:-1] + found.loss_curve
             if found.reason in ("flat", "max_iter", "callback"):
@@ -181,7 +180,7 @@ class Problem:
         return Optimum(u, curve, found.reason)
 
     def _by_batches(
-        self, objective: Objective, u: Array, callback: Follow | None, state: State | None, keep: Keep | None
+        self, objective: Objective, u: Array, callback: Follow | None, state: DescentState | None, keep: Keep | None
     ) -> Optimum:
         descent = self.descent
         rng = np.random.default_rng(descent.seed)
@@ -196,7 +195,7 @@ class Problem:
             rng=rng,
             callback=callback,
             state=state,
-            keep=_keep_also(keep, partial(_memories, batches)),
+            keep=None if keep is None else partial(_keep_descent, keep, batches, [], 1),
         )
 
 
@@ -227,25 +226,27 @@ def _median(values: Array, weight: Array | None) -> float:
     return 0.5 * float(values[order[low]] + values[order[min(high, len(order) - 1)]])
 
 
-def _keep_also(keep: Keep | None, more: Callable[[], State]) -> Keep | None:
-    """Keep more with each state."""
-    return None if keep is None else lambda read: keep(lambda: {**read(), **more()})
+def _keep_descent(
+    keep: Keep,
+    objectives: list[Objective],
+    earlier_curve: list[float],
+    n_stages_left: int,
+    read_optimizer: Callable[[], DescentState],
+) -> None:
+    """Keep the state of an optimiser together with what only the descent knows."""
+
+    def read() -> DescentState:
+        memories = [one.state() for one in objectives]
+        return replace(read_optimizer(), earlier_curve=earlier_curve, n_stages_left=n_stages_left, memories=memories)
+
+    keep(read)
 
 
-def _stage(objective: Objective, earlier: list[float], n_left: int) -> State:
-    """What a stage of `Problem.learn` has to know to go on."""
-    return {"earlier": np.array(earlier), "n_left": np.array(n_left), **_memories([objective])}
+def _restore(objectives: list[Objective], state: DescentState) -> None:
+    for one, memory in zip(objectives, state.memories, strict=True):
+        one.restore(state.theta, memory)
 
 
-def _memories(objectives: list[Objective]) -> State:
-    return {key: array for k, one in enumerate(objectives) for key, array in pack(f"memory {k}", one.state()).items()}
-
-
-def _restore(objectives: list[Objective], state: State) -> None:
-    for k, one in enumerate(objectives):
-        one.restore(state["theta"], unpack(f"memory {k}", state))
-
-
-def _shifted(callback: Follow, done: int, k: int, theta: Array, now: Evaluation) -> bool | None:
+def _count_on(callback: Follow, n_before: int, k: int, theta: Array, now: Evaluation) -> bool | None:
     """Number the iterations of a later stage on; its start was the end of the stage before."""
-    return callback(k + max(0, done - 1), theta, now) if k > 0 or done == 0 else None
+    return callback(k + max(0, n_before - 1), theta, now) if k > 0 or n_before == 0 else None

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.learning.checkpoint import Checkpoint, Keep, State
+from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import Descent, Start, represented
 from knnpress.learning.job import Job, Progress, View, Wishes
 from knnpress.learning.part import Part
 from knnpress.learning.selection import Seen, Setting, Vote, make_folds
+from knnpress.learning.state import Arrays, DescentState, Keep
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["Learned", "learn"]
@@ -106,7 +107,7 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
     whole = Part(view, job)
     problem, gamma = whole.problem(setting), whole.gamma(setting)
 
-    def descend(state: State | None, keep: Keep | None) -> State:
+    def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
         found = problem.learn(
             gamma, setting.prior, setting.smoothing, callback=job.progress.of_descent(), state=state, keep=keep
         )

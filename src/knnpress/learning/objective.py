@@ -13,6 +13,7 @@ from knnpress.execution.rows import BlockFunction, LocalRows, Memory, Rows, as_b
 from knnpress.geometries.base import Chart, Focus, SmoothGeometry
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.prior import Prior
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective", "Scale"]
@@ -133,7 +134,7 @@ class Objective:
         penalty, pull = self.prior(u)
         return Evaluation(loss + penalty, self.scale.unit * placed.pullback(gradient) + pull, error)
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> Arrays:
         """What earlier calls left that later results depend on, if only within the geometry's tolerance.
 
         That is, what memories name in their attribute ``kept``.
@@ -146,7 +147,7 @@ class Objective:
             if getattr(memory, name) is not None
         }
 
-    def restore(self, u: Array, state: dict[str, Array]) -> None:
+    def restore(self, u: Array, state: Arrays) -> None:
         """Go on as after the calls before `state`; any u will do."""
         if not state:
             return

@@ -9,10 +9,10 @@ import numpy as np
 
 from knnpress.execution.rows import LocalRows
 from knnpress.geometries.base import SmoothGeometry
-from knnpress.learning.checkpoint import Keep, State
 from knnpress.learning.descent import Problem, Start
 from knnpress.learning.job import Job, View
 from knnpress.learning.selection import Setting
+from knnpress.learning.state import Arrays, DescentState, Keep
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array
 
@@ -45,7 +45,7 @@ class Part:
             self.starts[n_prototypes] = self._from_quick(self.quick.start(n_prototypes))
         if n_prototypes not in self.starts:
 
-            def compute(*_: Any) -> State:
+            def compute(*_: Any) -> Arrays:
                 made = self.view.make_start(self.view.sample, n_prototypes)
                 return {"points": np.ascontiguousarray(made.points), "labels": np.asarray(made.labels, dtype=np.int64)}
 
@@ -70,7 +70,7 @@ class Part:
         """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
         problem, gamma = self.problem(setting), self.gamma(setting)
 
-        def descend(state: State | None, keep: Keep | None) -> State:
+        def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
             found = problem.learn(
                 gamma,
                 setting.prior,
@@ -139,7 +139,7 @@ class Part:
             single = self._single(plain)
             gamma = self.job.wishes.gamma_at(single.usual_gamma, setting)
 
-            def descend(state: State | None, keep: Keep | None) -> State:
+            def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
                 found = single.learn(
                     gamma,
                     setting.prior,

@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from knnpress.learning.checkpoint import State
 from knnpress.learning.objective import Evaluation
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
 __all__ = ["Evaluate", "Follow", "Method", "Optimum", "Reason", "dot", "in_rows"]
@@ -55,11 +55,11 @@ class Method(Protocol):
         """What to return, after the last iterate, theta."""
         ...
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         ...
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         ...
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from knnpress.learning.checkpoint import State
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, dot
 from knnpress.learning.optim.line_search import line_search
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
 __all__ = ["Lbfgs"]
@@ -56,11 +56,11 @@ class Lbfgs:
         """What to return, after the last iterate, theta."""
         return theta
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         return {"steps": np.array(self.steps), "changes": np.array(self.changes)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         self.steps, self.changes = list(state["steps"]), list(state["changes"])
         self.curvatures = [dot(s, y) for s, y in zip(self.steps, self.changes, strict=True)]

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.execution.threads import one_blas_thread
-from knnpress.learning.checkpoint import Keep, State
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, Follow, Method, Optimum, Reason, in_rows
 from knnpress.learning.optim.lbfgs import Lbfgs
 from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
+from knnpress.learning.state import DescentState, Keep
 from knnpress.typing import Array
 
 __all__ = ["minimize"]
@@ -37,7 +37,7 @@ def minimize(
     gradient_tol: float = 1e-6,
     learning_rate: float = 1.0,
     callback: Follow | None = None,
-    state: State | None = None,
+    state: DescentState | None = None,
     keep: Keep | None = None,
 ) -> Optimum:
     """Minimise from theta, using all points at every step.
@@ -63,8 +63,8 @@ def minimize(
     callback : callable or None
         ``callback(iteration, theta, evaluation)`` is called at the start and after each iteration; a true answer
         stops the descent there.
-    state : dict or None
-        What `keep` was given by a descent that was broken off: goes on from there.
+    state : DescentState or None
+        Of a descent that was broken off: goes on from there.
     keep : callable or None
         Called after each iteration with a function that returns the state.
     """
@@ -84,7 +84,7 @@ def _minimize(
     tol: float,
     gradient_tol: float,
     callback: Follow | None,
-    state: State | None,
+    state: DescentState | None,
     keep: Keep | None,
 ) -> Optimum:
     reason = None
@@ -94,13 +94,13 @@ def _minimize(
         curve = [now.loss]
         reason = _reason(curve, now, max_iter, tol, gradient_tol, bool(callback and callback(0, theta, now)))
     else:
-        theta, now = state["theta"], Evaluation(float(state["loss"]), state["gradient"], float(state["error"]))
-        curve = state["curve"].tolist()
-        step.restore(state)
+        theta, curve, known = state.theta, list(state.loss_curve), state.optimizer
+        now = Evaluation(float(known["loss"]), known["gradient"], float(known["error"]))
+        step.restore(known)
 
-    def read() -> State:
-        facts = {"loss": np.array(now.loss), "error": np.array(now.error), "curve": np.array(curve)}
-        return {"theta": theta, "gradient": now.gradient, **facts, **step.state()}
+    def read() -> DescentState:
+        facts = {"loss": np.array(now.loss), "gradient": now.gradient, "error": np.array(now.error)}
+        return DescentState(theta, curve, {**facts, **step.state()})
 
     while reason is None:
         moved = step(evaluate, theta, now)

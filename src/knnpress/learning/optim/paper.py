@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from knnpress.learning.checkpoint import State
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, dot
 from knnpress.learning.optim.line_search import line_search
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
 __all__ = ["AdaptiveDescent", "ConjugateGradient"]
@@ -41,11 +41,11 @@ class ConjugateGradient:
         """What to return, after the last iterate, theta."""
         return theta
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         return {"direction": self.direction, "last_loss": np.array(self.last_loss)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         self.direction, self.last_loss = state["direction"], float(state["last_loss"])
 
@@ -81,11 +81,11 @@ class AdaptiveDescent:
         """What to return, after the last iterate, theta."""
         return self.best if self.best.size else theta
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         return {"best": self.best, "best_key": np.array(self.best_key), "rate": np.array(self.rate)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         error, loss = state["best_key"].tolist()
         self.best, self.best_key, self.rate = state["best"], (error, loss), float(state["rate"])
