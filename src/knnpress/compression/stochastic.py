@@ -19,6 +19,7 @@ from knnpress.exceptions import warn_user
 from knnpress.execution.rows import LocalRows, Rows, fingerprint, local_rows
 from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
+from knnpress.geometries.base import SmoothCloudGeometry, TimedGeometry
 from knnpress.learning.checkpoint import checkpoint_at
 from knnpress.learning.descent import Descent, Optimizer, Start
 from knnpress.learning.fingerprint import describe_all
@@ -185,7 +186,7 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[Learned, Geometry, Array | None]:
         """What was learned, under which geometry, and its vectors where that embeds points."""
         blocks = rows.cut(m, self.batch_size)
-        sample, groups = _sample(rows, blocks, groups, seed, getattr(geometry, "most_sampled", _SAMPLE))
+        sample, groups = _sample(rows, blocks, groups, seed)
         quick = None
         embeddings: dict[str, Embedding] = {}
         opened = ExitStack()  # rows that workers are to forget
@@ -209,8 +210,9 @@ class StochasticCompression(BaseEstimator):
             view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
             if geometry.quick_geometry is not None and (wishes.leaves_open or either) and self.chart == "normal":
                 quick = embedded(geometry.quick_geometry)
-                pair_work = getattr(geometry, "pair_work", float)  # where it does not say, as long as it has numbers
-                if either and len(sample.y) * m * pair_work(rows.shape[1]) > _MOST_WORK:
+                d = rows.shape[1]
+                pair_work = geometry.pair_work(d) if isinstance(geometry, TimedGeometry) else float(d)
+                if either and len(sample.y) * m * pair_work > _MOST_WORK:
                     view, quick = quick, None
         else:
             assert isinstance(geometry, EmbeddedGeometry)
@@ -313,7 +315,7 @@ class StochasticCompression(BaseEstimator):
     def _check(self, geometry: Geometry) -> None:
         if not isinstance(geometry, (SmoothGeometry, EmbeddedGeometry)):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
-        if self.optimizer in ("lbfgs", "cg") and not getattr(geometry, "exact_gradient", True):
+        if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(
                 f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
                 "optimizer='descent', or learn on value='divergence' or 'dual'"
@@ -402,7 +404,7 @@ def _canonical(
         return rows, groups, names
     metric = geometry.start_geometry if isinstance(geometry, SmoothGeometry) else geometry
     seen = rows
-    if hasattr(geometry, "summarize"):
+    if isinstance(geometry, SmoothCloudGeometry):
         metric, seen = SquaredEuclidean(), rows.transformed(geometry.summarize)
     to_mean = metric.distances_to(seen.X.mean(axis=0, keepdims=True))
     key = np.concatenate(seen.map(lambda: lambda X, *_: (to_mean(X)[:, 0], None), seen.cut(1)))
@@ -421,16 +423,14 @@ def _numbered(groups: Array) -> Array:
     return numbered
 
 
-def _sample(
-    rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int, most: int = _SAMPLE
-) -> tuple[LocalRows, Array | None]:
-    """At most so many of the rows (and groups), with a share of each class, in memory."""
+def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
+    """At most 20,000 of the rows (and groups), with a share of each class, in memory."""
     n = len(rows.y)
-    if n <= most and isinstance(rows, LocalRows) and rows.in_memory:
+    if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
         return rows, groups
     kept = np.arange(n)
-    if n > most:
-        share, rng = most / n, np.random.default_rng(seed)
+    if n > _SAMPLE:
+        share, rng = _SAMPLE / n, np.random.default_rng(seed)
         members = [np.flatnonzero(rows.y == c) for c in np.unique(rows.y)]
         drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
         kept = np.sort(np.concatenate(drawn))

@@ -36,6 +36,7 @@ from knnpress.estimators.prepared import Prepared
 from knnpress.execution.rows import LocalRows
 from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
+from knnpress.geometries.base import FittableGeometry
 from knnpress.learning.descent import Problem, Start, represented
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
@@ -421,7 +422,7 @@ class LearnedModel(PrototypeModel):
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         compressor, rng = self._compressor(), as_generator(self.random_state)
         first = not hasattr(self, "prototypes_")
-        fitted = metric = geometry.fitted_to(X) if hasattr(geometry, "fitted_to") else geometry
+        fitted = metric = geometry.fitted_to(X) if isinstance(geometry, FittableGeometry) else geometry
         old = [] if first else [self.prototypes_]
         if isinstance(fitted, EmbeddedGeometry):
             metric = SquaredEuclidean()

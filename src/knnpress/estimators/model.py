@@ -32,6 +32,7 @@ from knnpress.execution.dask import lazily
 from knnpress.execution.stored import check_block, is_dask
 from knnpress.execution.threads import map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
+from knnpress.geometries.base import FittableGeometry, SearchableGeometry
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
@@ -80,7 +81,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         weight = check_sample_weight(sample_weight, class_weight, labels)
         group = None if groups is None else check_groups(groups, len(points))
         points, labels, weight, group = present(points, labels, weight, group)
-        if hasattr(geometry, "fitted_to") and not (learns and isinstance(geometry, EmbeddedGeometry)):
+        if isinstance(geometry, FittableGeometry) and not (learns and isinstance(geometry, EmbeddedGeometry)):
             geometry = geometry.fitted_to(points, weight)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
@@ -232,9 +233,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, Indices]:
         points, ready = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
-        search, distances = getattr(self._fitted_geometry(), "nearest_to", None), ready.distances
-        if search is not None and len(points) >= LEAST_QUERIES:
-            distances = search(self.prototypes_, k)
+        geometry, distances = self._fitted_geometry(), ready.distances
+        if len(points) >= LEAST_QUERIES and isinstance(geometry, SearchableGeometry):
+            distances = geometry.nearest_to(self.prototypes_, k)
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
 
     def _check_query(self, X: ArrayLike) -> tuple[Array, Prepared]:

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from knnpress.execution.rows import BlockFunction, LocalRows, Memory, Rows, as_bytes
-from knnpress.geometries.base import Chart, Focus, SmoothGeometry
+from knnpress.geometries.base import Chart, CheapGeometry, Focus, SmoothGeometry
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.prior import Prior
 from knnpress.learning.state import Arrays
@@ -120,7 +120,8 @@ class Objective:
         blocks = rows.cut(len(labels)) if blocks is None else blocks
         if rows.in_memory:
             work_per_row = len(labels) * int(np.prod(rows.shape[1:]))
-            blocks = _joined(blocks, getattr(geometry, "least_work", 0) // work_per_row)
+            least_work = geometry.least_work if isinstance(geometry, CheapGeometry) else 0
+            blocks = _joined(blocks, least_work // work_per_row)
         self._blocks = blocks
         self._memory = rows.memory() if memory is None else memory
 
