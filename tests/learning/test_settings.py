@@ -18,7 +18,7 @@ from knnpress.learning.selection import (
     AXES,
     DEFAULT,
     HeldOut,
-    Seen,
+    HeldOutResult,
     Setting,
     better_vote,
     between,
@@ -46,7 +46,7 @@ def held_out(n, n_classes=2, weight=None, group=None):
 
 def seen(setting, margins, n_folds=1, soft=None):
     """A setting whose held-out points of two classes have these margins, in log-odds, fold after fold."""
-    one = Seen(setting)
+    one = HeldOutResult(setting)
     soft = margins if soft is None else soft
     for rows in np.array_split(np.arange(len(margins)), n_folds):
         points, part, its = held_out(len(rows), group=rows), margins[rows], soft[rows]

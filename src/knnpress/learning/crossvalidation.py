@@ -13,7 +13,7 @@ from knnpress.learning.job import Job, View
 from knnpress.learning.part import Part
 from knnpress.learning.selection import (
     HeldOut,
-    Seen,
+    HeldOutResult,
     Setting,
     Vote,
     better_vote,
@@ -36,7 +36,7 @@ _ITERATIONS, _TOL = 100, 1e-2
 
 @dataclass(frozen=True)
 class Choice:
-    """What held-out points speak for.
+    """What was chosen by the held-out points.
 
     Attributes
     ----------
@@ -45,9 +45,9 @@ class Choice:
     vote : {"nearest", "soft"}
     temperature : float
     selection : list of dict
-        What they said of each setting.
-    held_out : Seen or None
-        The setting chosen, as they saw it under the geometry chosen; None where they did not.
+        A summary of each setting's result.
+    held_out : HeldOutResult or None
+        That of the chosen setting under the chosen geometry; None where it was not tried there.
     """
 
     view: View
@@ -55,7 +55,7 @@ class Choice:
     vote: Vote
     temperature: float
     selection: list[dict[str, Any]]
-    held_out: Seen | None = None
+    held_out: HeldOutResult | None = None
 
 
 def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: Array | None, job: Job) -> Choice:
@@ -65,27 +65,27 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     """
     noise, default, judge = job.descent.label_noise, job.wishes.default, job.wishes.judge
     first = quick or view
-    seen, parts = {}, _parts(first, folds, job)
-    seen[first.name] = _search(first, parts, folds, groups, job)
-    best = {first.name: chosen(seen[first.name], default, judge, noise)}
+    results, parts = {}, _parts(first, folds, job)
+    results[first.name] = _search(first, parts, folds, groups, job)
+    best = {first.name: chosen(results[first.name], default, judge, noise)}
     shortlist = between(default, best[first.name].setting)
     if quick is not None and (either or len(shortlist) > 1):
-        seen[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
-        best[view.name] = chosen(seen[view.name], default, judge, noise)
+        results[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
+        best[view.name] = chosen(results[view.name], default, judge, noise)
     winner = view
     if quick is not None and either:
         losses, others = (best[name].losses(judge, noise)[0] for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
-    best_one = best.get(winner.name, best[first.name])
-    vote = job.wishes.vote or better_vote(best_one, noise)
+    winning = best.get(winner.name, best[first.name])
+    vote = job.wishes.vote or better_vote(winning, noise)
     selection = [
-        {"metric": name, **one.summary(judge, noise), "chosen": one is best_one}
-        for name, several in seen.items()
-        for one in several
+        {"metric": name, **result.summary(judge, noise), "chosen": result is winning}
+        for name, of_view in results.items()
+        for result in of_view
     ]
     held_out = best.get(winner.name)
-    return Choice(winner, best_one.setting, vote, best_one.losses(vote, noise)[1], selection, held_out)
+    return Choice(winner, winning.setting, vote, winning.losses(vote, noise)[1], selection, held_out)
 
 
 def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
@@ -93,7 +93,7 @@ def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) 
     job = replace(job, descent=_short(job))
     rows = [view.sample.subset(kept) for kept, _ in folds]
     views = [replace(view, sample=some, rows=some, blocks=some.cut(job.n_prototypes)) for some in rows]
-    return [Part(one, job, quick[k] if quick else None) for k, one in enumerate(views)]
+    return [Part(fold, job, quick[k] if quick else None) for k, fold in enumerate(views)]
 
 
 def _search(
@@ -103,35 +103,35 @@ def _search(
     groups: Array | None,
     job: Job,
     shortlist: list[Setting] | None = None,
-) -> list[Seen]:
-    """What the held-out points of the folds say of each candidate; the hopeless are left after their first folds."""
+) -> list[HeldOutResult]:
+    """The result of each candidate on the held-out points; hopeless ones are left after their first folds."""
     noise, judge, n_classes = job.descent.label_noise, job.wishes.judge, int(view.sample.y.max()) + 1
-    seen: list[Seen] = []
+    results: list[HeldOutResult] = []
 
-    def best() -> Seen:
-        return chosen(seen, job.wishes.default, judge, noise)
+    def best() -> HeldOutResult:
+        return chosen(results, job.wishes.default, judge, noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
         job.wishes.settings,
         job.n_prototypes > n_classes,
         job.wishes.fewer,
         lambda: best().setting,
-        lambda: is_hopeless(seen[-1], seen[-2], judge, noise),
+        lambda: is_hopeless(results[-1], results[-2], judge, noise),
     )
     for setting in settings:
-        if any(one.setting == setting for one in seen):
+        if any(other.setting == setting for other in results):
             continue
-        one = Seen(setting)
+        result = HeldOutResult(setting)
         for part, (_, out) in zip(parts, folds, strict=True):
             held_out = view.sample.subset(out)
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
-            one.add(*part.scores(setting, held_out, n_classes), points, part.gamma(setting))
-            if seen and one.n_folds < len(folds) and is_hopeless(one, best(), judge, noise):
+            result.add(*part.scores(setting, held_out, n_classes), points, part.gamma(setting))
+            if results and result.n_folds < len(folds) and is_hopeless(result, best(), judge, noise):
                 break
-        seen.append(one)
-        job.progress.note(view.name, one.summary(judge, noise))
-    return seen
+        results.append(result)
+        job.progress.note(view.name, result.summary(judge, noise))
+    return results
 
 
 def _short(job: Job) -> Descent:

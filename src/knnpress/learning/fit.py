@@ -12,7 +12,7 @@ from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import Descent, Start, represented
 from knnpress.learning.job import Job, Progress, View, Wishes
 from knnpress.learning.part import Part
-from knnpress.learning.selection import Seen, Setting, Vote, make_folds
+from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
 from knnpress.learning.state import Arrays, DescentState, Keep
 from knnpress.typing import Array, Callback, Labels
 
@@ -40,9 +40,9 @@ class Learned:
     weights : ndarray of shape (m,)
         Weight of the training points that each prototype stands for.
     selection : list of dict
-        What held-out points said of each setting.
-    held_out : Seen or None
-        Those points, and how the setting chosen served them; None where nothing was held out.
+        A summary of each setting's result on held-out points.
+    held_out : HeldOutResult or None
+        That of the chosen setting; None where nothing was held out.
     """
 
     view: View
@@ -56,7 +56,7 @@ class Learned:
     reason: str
     weights: Array
     selection: list[dict[str, Any]]
-    held_out: Seen | None = None
+    held_out: HeldOutResult | None = None
 
 
 def learn(

@@ -121,7 +121,7 @@ class Progress:
         return report
 
     def note(self, metric: str, summary: dict[str, Any]) -> None:
-        """Tell what held-out points said of a setting, unless that was told before the fit was broken off."""
+        """Tell a setting's held-out error, unless that was told before the fit was broken off."""
         self.n_notes += 1
         if self.callback is not None and self.n_notes > self.told["notes"]:
             self.told["notes"] = self.n_notes
