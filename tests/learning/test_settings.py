@@ -20,14 +20,14 @@ from knnpress.learning.selection import (
     HeldOut,
     HeldOutResult,
     Setting,
+    best_result,
     better_vote,
-    between,
     candidates,
-    chosen,
     is_better,
     is_hopeless,
     make_folds,
     mean_and_standard_error,
+    settings_between,
 )
 from knnpress.neighbors import ByClass
 
@@ -192,23 +192,23 @@ def test_a_default_that_is_as_good_is_kept(rng):
     margins = rng.normal(2.0, 1.0, 200)
     default, other = seen(DEFAULT, margins), Setting(prior=10.0)
     slightly = margins + np.where(np.arange(200) % 2, 0.9, -0.85)  # better on average, by far less than it varies
-    assert chosen([default, seen(other, slightly)], DEFAULT, "soft", 0.2).setting == DEFAULT
+    assert best_result([default, seen(other, slightly)], DEFAULT, "soft", 0.2).setting == DEFAULT
     clearly = np.abs(margins) + 1.0
-    assert chosen([default, seen(other, clearly)], DEFAULT, "soft", 0.2).setting == other
-    assert chosen([seen(other, margins)], DEFAULT, "soft", 0.2).setting == other  # where the default was not tried
+    assert best_result([default, seen(other, clearly)], DEFAULT, "soft", 0.2).setting == other
+    assert best_result([seen(other, margins)], DEFAULT, "soft", 0.2).setting == other  # where the default was not tried
 
 
 def test_settings_are_judged_by_the_vote_that_is_wanted(rng):
     margins, other = rng.normal(1.0, 1.0, 200), Setting(prior=10.0)
     both = [seen(DEFAULT, np.abs(margins), soft=margins), seen(other, margins, soft=np.abs(margins) + 0.5)]
-    assert chosen(both, DEFAULT, "soft", 0.2).setting == other
-    assert chosen(both, DEFAULT, "nearest", 0.2).setting == DEFAULT
+    assert best_result(both, DEFAULT, "soft", 0.2).setting == other
+    assert best_result(both, DEFAULT, "nearest", 0.2).setting == DEFAULT
 
 
 def test_what_was_left_after_some_folds_is_never_chosen(rng):
     margins = rng.normal(1.0, 1.0, 100)
     short = seen(Setting(prior=0.1), np.full(50, 9.0))
-    assert chosen([seen(DEFAULT, margins, 2), short], DEFAULT, "soft", 0.2).setting == DEFAULT
+    assert best_result([seen(DEFAULT, margins, 2), short], DEFAULT, "soft", 0.2).setting == DEFAULT
 
 
 def test_what_trails_by_far_is_hopeless_and_a_little_is_not(rng):
@@ -287,10 +287,10 @@ def test_weaker_priors_are_left_where_one_was_worse_than_a_stronger_and_what_sta
 
 def test_the_way_from_the_default_to_another_setting_goes_by_the_priors_between():
     far = Setting(sharpness=0.25, prior=0.01, smoothing=0.0)
-    assert between(DEFAULT, far) == [*(Setting(prior=prior) for prior in (1.0, 0.1, 0.01)), far]
-    assert between(DEFAULT, Setting(prior=np.inf)) == [Setting(prior=prior) for prior in (1.0, 10.0, np.inf)]
-    assert between(DEFAULT, DEFAULT) == [DEFAULT]
-    assert between(replace(DEFAULT, prior=3.0), replace(far, prior=3.0)) == [
+    assert settings_between(DEFAULT, far) == [*(Setting(prior=prior) for prior in (1.0, 0.1, 0.01)), far]
+    assert settings_between(DEFAULT, Setting(prior=np.inf)) == [Setting(prior=prior) for prior in (1.0, 10.0, np.inf)]
+    assert settings_between(DEFAULT, DEFAULT) == [DEFAULT]
+    assert settings_between(replace(DEFAULT, prior=3.0), replace(far, prior=3.0)) == [
         Setting(prior=3.0),
         replace(far, prior=3.0),
     ]

@@ -16,12 +16,12 @@ from knnpress.learning.selection import (
     HeldOutResult,
     Setting,
     Vote,
+    best_result,
     better_vote,
-    between,
     candidates,
-    chosen,
     is_better,
     is_hopeless,
+    settings_between,
 )
 from knnpress.typing import Array, Indices
 
@@ -67,11 +67,11 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     first = quick or view
     results, parts = {}, _parts(first, folds, job)
     results[first.name] = _search(first, parts, folds, groups, job)
-    best = {first.name: chosen(results[first.name], default, judge, noise)}
-    shortlist = between(default, best[first.name].setting)
+    best = {first.name: best_result(results[first.name], default, judge, noise)}
+    shortlist = settings_between(default, best[first.name].setting)
     if quick is not None and (either or len(shortlist) > 1):
         results[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
-        best[view.name] = chosen(results[view.name], default, judge, noise)
+        best[view.name] = best_result(results[view.name], default, judge, noise)
     winner = view
     if quick is not None and either:
         losses, others = (best[name].losses(judge, noise)[0] for name in (quick.name, view.name))
@@ -109,7 +109,7 @@ def _search(
     results: list[HeldOutResult] = []
 
     def best() -> HeldOutResult:
-        return chosen(results, job.wishes.default, judge, noise)
+        return best_result(results, job.wishes.default, judge, noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
         job.wishes.settings,

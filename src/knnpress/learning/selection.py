@@ -21,13 +21,13 @@ __all__ = [
     "HeldOutResult",
     "Setting",
     "Vote",
+    "best_result",
     "better_vote",
-    "between",
     "candidates",
-    "chosen",
     "is_better",
     "is_hopeless",
     "make_folds",
+    "settings_between",
 ]
 
 Vote = Literal["nearest", "soft"]
@@ -227,14 +227,14 @@ def candidates(
             yield replace(best(), start="grown")
 
 
-def between(default: Setting, other: Setting) -> list[Setting]:
-    """The default, the same with priors up to that of the other, and the other: a way from one to the other."""
+def settings_between(default: Setting, other: Setting) -> list[Setting]:
+    """The default, the default with each prior on the way to that of the other, and the other."""
     priors = sorted({default.prior, *AXES["prior"], other.prior}, reverse=other.prior < default.prior)
     way = priors[priors.index(default.prior) : priors.index(other.prior) + 1]
     return list(dict.fromkeys([*(replace(default, prior=prior) for prior in way), other]))
 
 
-def chosen(results: Sequence[HeldOutResult], default: Setting, vote: Vote, label_noise: float) -> HeldOutResult:
+def best_result(results: Sequence[HeldOutResult], default: Setting, vote: Vote, label_noise: float) -> HeldOutResult:
     """The setting of least held-out loss; the default, where that is not better by more than noise."""
     complete = [result for result in results if result.n_folds == max(other.n_folds for other in results)]
     losses = [result.losses(vote, label_noise)[0] for result in complete]
