@@ -399,7 +399,7 @@ def test_a_unit_of_the_prior_is_the_spread_of_the_classes_whatever_the_number_of
     view = View("sqeuclidean", SquaredEuclidean(), rows, rows, rows.cut(3), make)
     units = []
     for m in (3, 9, 30):
-        job = Job(m, learner.descent(0), learner.wishes(), Checkpoint(None, {}), Progress(None, {}))
+        job = Job(m, learner.descent(0), learner.constraints(), Checkpoint(None, {}), Progress(None, {}))
         units.append(Part(view, job).problem(DEFAULT).scale.unit)
     means = np.stack([X[y == c].mean(axis=0) for c in range(3)])
     assert_allclose(units, np.sqrt(((X - means[y]) ** 2).sum(axis=1).mean()))

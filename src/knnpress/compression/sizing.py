@@ -47,11 +47,11 @@ def try_sizes(
     sizes = sorted({max(n_classes, round(ratio * len(X))) for ratio in RATIOS})
     if not folds:  # too few points to judge by
         return [{"n_prototypes": sizes[0], "chosen": True}]
-    wishes, noise = compressor.wishes(), compressor.label_noise
+    constraints, noise = compressor.constraints(), compressor.label_noise
     plain = clone(compressor).set_params(
         gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
-        prior=wishes.default.prior,
-        smoothing=wishes.default.smoothing,
+        prior=constraints.default.prior,
+        smoothing=constraints.default.smoothing,
         vote="nearest",
     )
     tried: list[HeldOutResult] = []

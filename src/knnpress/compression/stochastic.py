@@ -24,7 +24,7 @@ from knnpress.learning.checkpoint import checkpoint_at
 from knnpress.learning.descent import Descent, Optimizer, Start
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
-from knnpress.learning.job import View, Wishes
+from knnpress.learning.job import Constraints, View
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["StochasticCompression"]
@@ -144,8 +144,10 @@ class StochasticCompression(BaseEstimator):
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, len(y))
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
             rows, groups, names = _canonical(rows, groups, geometry, seed, self.init is None)
-            wishes = replace(self.wishes(), fewer=fewer)
-            learned, geometry, vectors = self._learn(rows, geometry, either, m, wishes, seed, groups, n_jobs, callback)
+            constraints = replace(self.constraints(), fewer=fewer)
+            learned, geometry, vectors = self._learn(
+                rows, geometry, either, m, constraints, seed, groups, n_jobs, callback
+            )
         if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
             warn_user(
                 f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
@@ -178,7 +180,7 @@ class StochasticCompression(BaseEstimator):
         geometry: Geometry,
         either: bool,
         m: int,
-        wishes: Wishes,
+        constraints: Constraints,
         seed: int,
         groups: Array | None,
         n_jobs: int | None,
@@ -208,7 +210,11 @@ class StochasticCompression(BaseEstimator):
         if isinstance(geometry, SmoothGeometry):
             maker = self._maker(geometry, geometry.start_quotas, seed, n_jobs)
             view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
-            if geometry.quick_geometry is not None and (wishes.leaves_open or either) and self.chart == "normal":
+            if (
+                geometry.quick_geometry is not None
+                and (constraints.leave_anything_open or either)
+                and self.chart == "normal"
+            ):
                 quick = embedded(geometry.quick_geometry)
                 d = rows.shape[1]
                 pair_work = geometry.pair_work(d) if isinstance(geometry, TimedGeometry) else float(d)
@@ -225,7 +231,7 @@ class StochasticCompression(BaseEstimator):
             drawn = {"random_state": f"one that draws {seed}"}
             return {
                 **drawn,
-                **describe_all({**data, "geometry": geometry, "either": either, "fewer": wishes.fewer, **params}),
+                **describe_all({**data, "geometry": geometry, "either": either, "fewer": constraints.fewer, **params}),
             }
 
         with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
@@ -235,7 +241,7 @@ class StochasticCompression(BaseEstimator):
                 either,
                 m,
                 self.descent(seed),
-                wishes,
+                constraints,
                 groups=groups,
                 checkpoint=checkpoint,
                 callback=callback,
@@ -297,7 +303,7 @@ class StochasticCompression(BaseEstimator):
             return self.max_iter
         return 30 if self.optimizer == "adam" or self.batch_size is not None else 300
 
-    def wishes(self) -> Wishes:
+    def constraints(self) -> Constraints:
         """What is fixed, and what is to be chosen."""
         fixed: dict[str, Any] = {} if self.gamma == "auto" else {"sharpness": 1.0}
         fixed |= {} if self.prior == "auto" else {"prior": float(self.prior)}
@@ -306,7 +312,7 @@ class StochasticCompression(BaseEstimator):
             fixed["start"] = "given"
         elif len(fixed) == 3 and self.vote != "auto":
             fixed["start"] = "centroids"  # who says all that wants one plain descent
-        return Wishes(
+        return Constraints(
             settings=fixed,
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
             vote=None if self.vote == "auto" else self.vote,

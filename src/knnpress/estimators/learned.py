@@ -468,12 +468,12 @@ class LearnedModel(PrototypeModel):
         seed: int,
     ) -> tuple[Array, list[float], dict[str, Any]]:
         """Learn from a batch with a prior as strong as the prototypes' weights; at the first call, the setting too."""
-        wishes, descent = compressor.wishes(), compressor.descent(seed)
+        constraints, descent = compressor.constraints(), compressor.descent(seed)
         problem = Problem(rows, rows.cut(len(start.points)), geometry, start, descent, rows)
         setting: dict[str, Any] = {
-            "gamma_": wishes.gamma if wishes.gamma is not None else problem.usual_gamma,
-            **{"prior_": wishes.default.prior, "smoothing_": wishes.default.smoothing},
-            **{"vote_": wishes.vote or "nearest", "temperature_": 1.0},
+            "gamma_": constraints.gamma if constraints.gamma is not None else problem.usual_gamma,
+            **{"prior_": constraints.default.prior, "smoothing_": constraints.default.smoothing},
+            **{"vote_": constraints.vote or "nearest", "temperature_": 1.0},
         }
         setting |= {name: getattr(self, name) for name in setting if hasattr(self, name)}
         prior = setting["prior_"] if np.isfinite(setting["prior_"]) else DEFAULT.prior

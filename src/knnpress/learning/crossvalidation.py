@@ -63,7 +63,7 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
 
     With `either`, the quick geometry itself is taken where it is better by more than noise.
     """
-    noise, default, judge = job.descent.label_noise, job.wishes.default, job.wishes.judge
+    noise, default, judge = job.descent.label_noise, job.constraints.default, job.constraints.judge
     first = quick or view
     results, parts = {}, _parts(first, folds, job)
     results[first.name] = _search(first, parts, folds, groups, job)
@@ -78,7 +78,7 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
     winning = best.get(winner.name, best[first.name])
-    vote = job.wishes.vote or better_vote(winning, noise)
+    vote = job.constraints.vote or better_vote(winning, noise)
     selection = [
         {"metric": name, **result.summary(judge, noise), "chosen": result is winning}
         for name, of_view in results.items()
@@ -105,16 +105,16 @@ def _search(
     shortlist: list[Setting] | None = None,
 ) -> list[HeldOutResult]:
     """The result of each candidate on the held-out points; hopeless ones are left after their first folds."""
-    noise, judge, n_classes = job.descent.label_noise, job.wishes.judge, int(view.sample.y.max()) + 1
+    noise, judge, n_classes = job.descent.label_noise, job.constraints.judge, int(view.sample.y.max()) + 1
     results: list[HeldOutResult] = []
 
     def best() -> HeldOutResult:
-        return best_result(results, job.wishes.default, judge, noise)
+        return best_result(results, job.constraints.default, judge, noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
-        job.wishes.settings,
+        job.constraints.settings,
         job.n_prototypes > n_classes,
-        job.wishes.fewer,
+        job.constraints.fewer,
         lambda: best().setting,
         lambda: is_hopeless(results[-1], results[-2], judge, noise),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import Descent, Start, represented
-from knnpress.learning.job import Job, Progress, View, Wishes
+from knnpress.learning.job import Constraints, Job, Progress, View
 from knnpress.learning.part import Part
 from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
 from knnpress.learning.state import Arrays, DescentState, Keep
@@ -65,7 +65,7 @@ def learn(
     either: bool,
     n_prototypes: int,
     descent: Descent,
-    wishes: Wishes,
+    constraints: Constraints,
     *,
     groups: Array | None = None,
     checkpoint: Checkpoint,
@@ -83,15 +83,15 @@ def learn(
         Whether the prototypes may be learned in the quick geometry, where that is better by more than noise.
     n_prototypes : int
     descent : Descent
-    wishes : Wishes
+    constraints : Constraints
     groups : ndarray of shape (n,) or None
         The group of each point of the sample.
     checkpoint : Checkpoint
     callback : callable or None
     """
-    job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback, checkpoint.told))
-    choice = Choice(view, wishes.default, wishes.judge, 1.0, [])
-    if wishes.leaves_open or either:
+    job = Job(n_prototypes, descent, constraints, checkpoint, Progress(callback, checkpoint.told))
+    choice = Choice(view, constraints.default, constraints.judge, 1.0, [])
+    if constraints.leave_anything_open or either:
         folds = make_folds(view.sample.y, groups, descent.seed)
         if folds:
             choice = choose(view, quick, either, folds, groups, job)

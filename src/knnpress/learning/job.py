@@ -1,4 +1,4 @@
-"""What a fit works on, what the user wishes of it, and who follows it."""
+"""What a fit works on, what the user has fixed, and who follows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from knnpress.learning.optim import Follow
 from knnpress.learning.selection import DEFAULT, Setting, Vote
 from knnpress.typing import Array, Callback
 
-__all__ = ["Job", "Progress", "View", "Wishes"]
+__all__ = ["Constraints", "Job", "Progress", "View"]
 
 #: From points in memory with their labels and a number of prototypes to a start
 MakeStart = Callable[[LocalRows, int], Start]
@@ -51,7 +51,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Constraints:
     """What the user has fixed; all else is chosen by cross-validation.
 
     Attributes
@@ -84,8 +84,8 @@ class Wishes:
         return usual * setting.sharpness**0.5 if self.gamma is None else self.gamma
 
     @property
-    def leaves_open(self) -> bool:
-        """Whether anything is to be chosen."""
+    def leave_anything_open(self) -> bool:
+        """Whether anything is to be chosen by cross-validation."""
         return len(self.settings) < len(vars(DEFAULT)) or self.vote is None
 
 
@@ -95,7 +95,7 @@ class Job:
 
     n_prototypes: int
     descent: Descent
-    wishes: Wishes
+    constraints: Constraints
     checkpoint: Checkpoint
     progress: Progress
 

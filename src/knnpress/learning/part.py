@@ -64,7 +64,7 @@ class Part:
         """The sharpness that the setting stands for here."""
         plain = self._plain(self.job.n_prototypes)
         start = self._single(plain) if setting.start == "single" else plain
-        return self.job.wishes.gamma_at(start.usual_gamma, setting)
+        return self.job.constraints.gamma_at(start.usual_gamma, setting)
 
     def scores(self, setting: Setting, held_out: LocalRows, n_classes: int) -> tuple[Array, Array]:
         """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
@@ -116,7 +116,7 @@ class Part:
         if n_prototypes not in self.problems:
             start, unit = self.start(n_prototypes), None
             n_classes = int(start.labels.max()) + 1
-            if n_prototypes > n_classes and self.job.wishes.settings.get("start") != "given":
+            if n_prototypes > n_classes and self.job.constraints.settings.get("start") != "given":
                 unit = self._plain(n_classes).scale.unit  # so that a prior means the same whatever their number
             self.problems[n_prototypes] = self._problem(start, unit)
         return self.problems[n_prototypes]
@@ -137,7 +137,7 @@ class Part:
             )
         if setting not in self.problems:
             single = self._single(plain)
-            gamma = self.job.wishes.gamma_at(single.usual_gamma, setting)
+            gamma = self.job.constraints.gamma_at(single.usual_gamma, setting)
 
             def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
                 found = single.learn(
