@@ -13,7 +13,6 @@ from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import crossvalidation, selection
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.job import Job, Progress, View
-from knnpress.learning.part import Part
 from knnpress.learning.selection import (
     AXES,
     DEFAULT,
@@ -29,6 +28,7 @@ from knnpress.learning.selection import (
     mean_and_standard_error,
     settings_between,
 )
+from knnpress.learning.trainer import Trainer
 from knnpress.neighbors import ByClass
 
 pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
@@ -351,7 +351,7 @@ def test_the_hopeless_are_left_after_their_first_folds(monkeypatch):
         said = np.where(right.T, margin, 0.0) * (1.0 if setting.sharpness == 1.0 else -1.0)
         return said, said
 
-    monkeypatch.setattr(Part, "scores", scores)
+    monkeypatch.setattr(Trainer, "scores", scores)
     found, _ = fit(X, y)
     by_setting = {setting: counted.count(setting) for setting in set(counted)}
     assert by_setting[DEFAULT] == max(by_setting.values()) > 1
@@ -365,14 +365,14 @@ def test_groups_decide_what_is_held_out(monkeypatch):
     X, y = labelled("sqeuclidean", 60)
     groups = np.arange(60) // 3 % 8
     where = {tuple(x): g for x, g in zip(X.round(12), groups, strict=True)}
-    divided, real = [], Part.scores
+    divided, real = [], Trainer.scores
 
     def scores(self, setting, held_out, n_classes):
         kept, out = ({where[tuple(x)] for x in rows.X.round(12)} for rows in (self.view.sample, held_out))
         divided.append(bool(kept & out))
         return real(self, setting, held_out, n_classes)
 
-    monkeypatch.setattr(Part, "scores", scores)
+    monkeypatch.setattr(Trainer, "scores", scores)
     learner = StochasticCompression(max_iter=2, smoothing=0.02, gamma="scale")
     context = {"geometry": SquaredEuclidean(), "n_prototypes": 6}
     learner.compress(X, y, groups=groups, random_state=np.random.default_rng(0), **context)
@@ -400,6 +400,6 @@ def test_a_unit_of_the_prior_is_the_spread_of_the_classes_whatever_the_number_of
     units = []
     for m in (3, 9, 30):
         job = Job(m, learner.descent(0), learner.constraints(), Checkpoint(None, {}), Progress(None, {}))
-        units.append(Part(view, job).problem(DEFAULT).scale.unit)
+        units.append(Trainer(view, job).problem(DEFAULT).scale.unit)
     means = np.stack([X[y == c].mean(axis=0) for c in range(3)])
     assert_allclose(units, np.sqrt(((X - means[y]) ** 2).sum(axis=1).mean()))

@@ -10,7 +10,6 @@ import numpy as np
 
 from knnpress.learning.descent import Descent
 from knnpress.learning.job import Job, View
-from knnpress.learning.part import Part
 from knnpress.learning.selection import (
     HeldOut,
     HeldOutResult,
@@ -23,6 +22,7 @@ from knnpress.learning.selection import (
     is_hopeless,
     settings_between,
 )
+from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Indices
 
 __all__ = ["Choice", "choose"]
@@ -65,12 +65,12 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     """
     noise, default, judge = job.descent.label_noise, job.constraints.default, job.constraints.judge
     first = quick or view
-    results, parts = {}, _parts(first, folds, job)
-    results[first.name] = _search(first, parts, folds, groups, job)
+    results, trainers = {}, _trainers(first, folds, job)
+    results[first.name] = _search(first, trainers, folds, groups, job)
     best = {first.name: best_result(results[first.name], default, judge, noise)}
     shortlist = settings_between(default, best[first.name].setting)
     if quick is not None and (either or len(shortlist) > 1):
-        results[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
+        results[view.name] = _search(view, _trainers(view, folds, job, trainers), folds, groups, job, shortlist)
         best[view.name] = best_result(results[view.name], default, judge, noise)
     winner = view
     if quick is not None and either:
@@ -88,17 +88,17 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
     return Choice(winner, winning.setting, vote, winning.losses(vote, noise)[1], selection, held_out)
 
 
-def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
-    """What is learned from in each fold."""
+def _trainers(view: View, folds: Folds, job: Job, quick: list[Trainer] | None = None) -> list[Trainer]:
+    """A trainer for each fold, on the points that it does not hold out."""
     job = replace(job, descent=_short(job))
     rows = [view.sample.subset(kept) for kept, _ in folds]
     views = [replace(view, sample=some, rows=some, blocks=some.cut(job.n_prototypes)) for some in rows]
-    return [Part(fold, job, quick[k] if quick else None) for k, fold in enumerate(views)]
+    return [Trainer(fold, job, quick[k] if quick else None) for k, fold in enumerate(views)]
 
 
 def _search(
     view: View,
-    parts: list[Part],
+    trainers: list[Trainer],
     folds: Folds,
     groups: Array | None,
     job: Job,
@@ -122,11 +122,11 @@ def _search(
         if any(other.setting == setting for other in results):
             continue
         result = HeldOutResult(setting)
-        for part, (_, out) in zip(parts, folds, strict=True):
+        for trainer, (_, out) in zip(trainers, folds, strict=True):
             held_out = view.sample.subset(out)
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
-            result.add(*part.scores(setting, held_out, n_classes), points, part.gamma(setting))
+            result.add(*trainer.scores(setting, held_out, n_classes), points, trainer.gamma(setting))
             if results and result.n_folds < len(folds) and is_hopeless(result, best(), judge, noise):
                 break
         results.append(result)

@@ -11,9 +11,9 @@ from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import Descent, Start, represented
 from knnpress.learning.job import Constraints, Job, Progress, View
-from knnpress.learning.part import Part
 from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
 from knnpress.learning.state import Arrays, DescentState, Keep
+from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["Learned", "learn"]
@@ -104,8 +104,8 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
     It begins at the start: warm starts only save time within cross-validation.
     """
     view, setting = choice.view, choice.setting
-    whole = Part(view, job)
-    problem, gamma = whole.problem(setting), whole.gamma(setting)
+    trainer = Trainer(view, job)
+    problem, gamma = trainer.problem(setting), trainer.gamma(setting)
 
     def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
         found = problem.learn(

@@ -1,4 +1,4 @@
-"""A training set, whole or without a fold, with its starts: where each setting begins, and what it learns."""
+"""What learns any setting on one training set, whole or without a fold: where each begins, and where it ends."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from knnpress.learning.state import Arrays, DescentState, Keep
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array
 
-__all__ = ["Part"]
+__all__ = ["Trainer"]
 
 _GROW = 0.1  # how far towards the centroids of its groups a learned prototype is grown apart
 
 
-class Part:
-    """A training set, whole or without a fold: its starts and what was learned from them, each made once.
+class Trainer:
+    """Learns any setting on one training set, whole or without a fold; each start is made once, for all settings.
 
     Parameters
     ----------
     view : View
     job : Job
-    quick : Part or None
+    quick : Trainer or None
         The same points in the quick geometry. Where there is one, its start is the centre of the prior, and descents
         are warm-started where its own ended, which halves their number of iterations.
     """
 
-    def __init__(self, view: View, job: Job, quick: Part | None = None) -> None:
+    def __init__(self, view: View, job: Job, quick: Trainer | None = None) -> None:
         self.view, self.job, self.quick = view, job, quick
         self.starts: dict[int, Start] = {}
         self.problems: dict[Any, Problem] = {}
