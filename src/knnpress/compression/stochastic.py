@@ -21,7 +21,7 @@ from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.geometries.base import SmoothCloudGeometry, TimedGeometry
 from knnpress.learning.checkpoint import checkpoint_at
-from knnpress.learning.descent import Descent, Optimizer, Start
+from knnpress.learning.descent import Descent, LabelledPrototypes, Optimizer
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
 from knnpress.learning.job import Constraints, View
@@ -253,11 +253,11 @@ class StochasticCompression(BaseEstimator):
 
     def _maker(
         self, geometry: SmoothGeometry, quotas: Literal["size", "need"], seed: int, n_jobs: int | None
-    ) -> Callable[[LocalRows, int], Start]:
-        def make_start(sample: LocalRows, n_prototypes: int) -> Start:
+    ) -> Callable[[LocalRows, int], LabelledPrototypes]:
+        def make_start(sample: LocalRows, n_prototypes: int) -> LabelledPrototypes:
             rng = np.random.default_rng(seed)
             found = self.start(sample.X, sample.y, geometry, n_prototypes, rng, n_jobs, sample.weight, quotas)
-            return Start(found.points, found.labels)
+            return LabelledPrototypes(found.points, found.labels)
 
         return make_start
 

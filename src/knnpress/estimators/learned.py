@@ -37,7 +37,7 @@ from knnpress.execution.rows import LocalRows
 from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.geometries.base import FittableGeometry
-from knnpress.learning.descent import Problem, Start, represented
+from knnpress.learning.descent import LabelledPrototypes, Problem, nearest_of_own_class
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
 from knnpress.progress import progress_bar
@@ -437,7 +437,7 @@ class LearnedModel(PrototypeModel):
             if missing > 0:
                 own = y == c
                 added.append(compressor.start(X[own], y[own], metric, missing, rng, self.n_jobs))
-        start = Start(
+        start = LabelledPrototypes(
             np.concatenate([*old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
         )
         weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
@@ -446,7 +446,7 @@ class LearnedModel(PrototypeModel):
         setting: dict[str, Any] = {}
         if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
             moved, curve, setting = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
-        near = represented(rows, rows.cut(len(moved)), metric, Start(moved, start.labels))
+        near = nearest_of_own_class(rows, rows.cut(len(moved)), metric, LabelledPrototypes(moved, start.labels))
         for name, value in setting.items():  # after the work, lest it be interrupted
             setattr(self, name, value)
         self.classes_ = classes
@@ -463,7 +463,7 @@ class LearnedModel(PrototypeModel):
         compressor: StochasticCompression,
         geometry: SmoothGeometry,
         rows: LocalRows,
-        start: Start,
+        start: LabelledPrototypes,
         weights: Array,
         seed: int,
     ) -> tuple[Array, list[float], dict[str, Any]]:

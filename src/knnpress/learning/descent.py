@@ -18,7 +18,7 @@ from knnpress.learning.prior import Prior, spread
 from knnpress.learning.state import DescentState, Keep
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Descent", "Optimizer", "Problem", "Start", "represented"]
+__all__ = ["Descent", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
 
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
@@ -27,8 +27,8 @@ _LOOSE_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a descent begins: prototypes, and their labels."""
+class LabelledPrototypes:
+    """Prototypes and their labels: where a descent begins, or where it has ended."""
 
     points: Array
     labels: Labels
@@ -77,7 +77,7 @@ class Problem:
     rows : Rows
     blocks : list of slice
     geometry : SmoothGeometry
-    start : Start
+    start : LabelledPrototypes
     descent : Descent
     sample : LocalRows
         Points in memory to measure the start by; `rows` themselves, where they are few.
@@ -99,7 +99,7 @@ class Problem:
         rows: Rows,
         blocks: Sequence[slice],
         geometry: SmoothGeometry,
-        start: Start,
+        start: LabelledPrototypes,
         descent: Descent,
         sample: LocalRows,
         unit: float | None = None,
@@ -199,17 +199,19 @@ class Problem:
         )
 
 
-def represented(rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, start: Start) -> Indices:
-    """Which prototype stands for each training point: the nearest of its own class, (n,)."""
-    return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, start), blocks)])
+def nearest_of_own_class(
+    rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, prototypes: LabelledPrototypes
+) -> Indices:
+    """Which prototype of its own class is nearest to each training point, (n,)."""
+    return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, prototypes), blocks)])
 
 
-def _own_and_gap(geometry: SmoothGeometry, start: Start) -> BlockFunction:
+def _own_and_gap(geometry: SmoothGeometry, prototypes: LabelledPrototypes) -> BlockFunction:
     """Each point's nearest prototype of its own class, and how much nearer or farther the others are."""
-    linearize = geometry.linearize_at(start.points, geometry.slacks[0])  # roughly is enough
+    linearize = geometry.linearize_at(prototypes.points, geometry.slacks[0])  # roughly is enough
 
     def on_block(X: Array, y: Labels, *_: Any) -> tuple[tuple[Indices, Array], None]:
-        D, same = linearize(X).D, y[:, None] == start.labels
+        D, same = linearize(X).D, y[:, None] == prototypes.labels
         own, other = np.where(same, D, np.inf), np.where(same, np.inf, D)
         return (own.argmin(axis=1), np.abs(other.min(axis=1) - own.min(axis=1))), None
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
-from knnpress.learning.descent import Descent, Start, represented
+from knnpress.learning.descent import Descent, LabelledPrototypes, nearest_of_own_class
 from knnpress.learning.job import Constraints, Job, Progress, View
 from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
 from knnpress.learning.state import Arrays, DescentState, Keep
@@ -115,8 +115,8 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
         return {"u": found.theta, "curve": curve, "reason": reason}
 
     found = job.checkpoint.step(descend)
-    learned = Start(problem.scale.points(found["u"]), problem.start.labels)
-    own = represented(view.rows, view.blocks, view.geometry, learned)
+    learned = LabelledPrototypes(problem.scale.points(found["u"]), problem.start.labels)
+    own = nearest_of_own_class(view.rows, view.blocks, view.geometry, learned)
     return Learned(
         view=view,
         points=learned.points,

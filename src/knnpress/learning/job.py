@@ -9,7 +9,7 @@ from typing import Any
 from knnpress.execution.rows import LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Checkpoint
-from knnpress.learning.descent import Descent, Start
+from knnpress.learning.descent import Descent, LabelledPrototypes
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim import Follow
 from knnpress.learning.selection import DEFAULT, Setting, Vote
@@ -18,7 +18,7 @@ from knnpress.typing import Array, Callback
 __all__ = ["Constraints", "Job", "Progress", "View"]
 
 #: From points in memory with their labels and a number of prototypes to a start
-MakeStart = Callable[[LocalRows, int], Start]
+MakeStart = Callable[[LocalRows, int], LabelledPrototypes]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from knnpress.execution.rows import LocalRows
 from knnpress.geometries.base import SmoothGeometry
-from knnpress.learning.descent import Problem, Start
+from knnpress.learning.descent import LabelledPrototypes, Problem
 from knnpress.learning.job import Job, View
 from knnpress.learning.selection import Setting
 from knnpress.learning.state import Arrays, DescentState, Keep
@@ -35,11 +35,11 @@ class Trainer:
 
     def __init__(self, view: View, job: Job, quick: Trainer | None = None) -> None:
         self.view, self.job, self.quick = view, job, quick
-        self.starts: dict[int, Start] = {}
+        self.starts: dict[int, LabelledPrototypes] = {}
         self.problems: dict[Any, Problem] = {}
         self.ended: dict[Setting, Array] = {}  # where each descent ended
 
-    def start(self, n_prototypes: int) -> Start:
+    def start(self, n_prototypes: int) -> LabelledPrototypes:
         """Where descents begin: centroids of k-means within each class, unless the user gave another start."""
         if n_prototypes not in self.starts and self.quick is not None:
             self.starts[n_prototypes] = self._from_quick(self.quick.start(n_prototypes))
@@ -50,7 +50,7 @@ class Trainer:
                 return {"points": np.ascontiguousarray(made.points), "labels": np.asarray(made.labels, dtype=np.int64)}
 
             kept = self.job.checkpoint.step(compute)
-            self.starts[n_prototypes] = Start(kept["points"], kept["labels"])
+            self.starts[n_prototypes] = LabelledPrototypes(kept["points"], kept["labels"])
         return self.starts[n_prototypes]
 
     def problem(self, setting: Setting) -> Problem:
@@ -102,15 +102,17 @@ class Trainer:
             ]
             return self.ended[min(earlier, key=lambda one: one.prior)] if earlier else None
         there = self.quick.problem(setting)
-        learned = self._from_quick(Start(there.scale.points(self.quick.ended[setting]), there.start.labels))
+        learned = self._from_quick(
+            LabelledPrototypes(there.scale.points(self.quick.ended[setting]), there.start.labels)
+        )
         objective, begin = problem.objective(gamma, setting.prior, setting.smoothing), problem.scale.u(learned.points)
         objective.slack = self.view.geometry.slacks[0]  # roughly is enough
         return begin if objective(begin).loss < objective(problem.first).loss else None
 
-    def _from_quick(self, start: Start) -> Start:
+    def _from_quick(self, start: LabelledPrototypes) -> LabelledPrototypes:
         assert self.quick is not None
         assert self.quick.view.to_points is not None
-        return Start(self.quick.view.to_points(start.points), start.labels)
+        return LabelledPrototypes(self.quick.view.to_points(start.points), start.labels)
 
     def _plain(self, n_prototypes: int) -> Problem:
         if n_prototypes not in self.problems:
@@ -121,7 +123,7 @@ class Trainer:
             self.problems[n_prototypes] = self._problem(start, unit)
         return self.problems[n_prototypes]
 
-    def _problem(self, start: Start, unit: float | None = None) -> Problem:
+    def _problem(self, start: LabelledPrototypes, unit: float | None = None) -> Problem:
         view = self.view
         return Problem(view.rows, view.blocks, view.geometry, start, self.job.descent, view.sample, unit)
 
@@ -156,14 +158,18 @@ class Trainer:
         return self.problems[setting]
 
 
-def _grow(geometry: SmoothGeometry, groups: Start, centroids: Start, learned: Array) -> Start:
+def _grow(
+    geometry: SmoothGeometry, groups: LabelledPrototypes, centroids: LabelledPrototypes, learned: Array
+) -> LabelledPrototypes:
     """Learned prototypes, one per class, moved apart by a tenth of how the class's groups lie round its centroid."""
     of_class = np.argsort(centroids.labels)[groups.labels]
     middle = centroids.points[of_class]
     around = geometry.chart(middle)
     offset = around.to_theta(groups.points) - around.to_theta(middle)
     at_learned = geometry.chart(learned[of_class])
-    return Start(at_learned.to_point(at_learned.to_theta(learned[of_class]) + _GROW * offset), groups.labels)
+    return LabelledPrototypes(
+        at_learned.to_point(at_learned.to_theta(learned[of_class]) + _GROW * offset), groups.labels
+    )
 
 
 def _distances(rows: LocalRows, geometry: SmoothGeometry, Z: Array) -> Array:
