@@ -346,7 +346,7 @@ def test_it_writes_every_few_seconds_and_seldom_where_that_takes_long(path, monk
 
 def test_steps_are_known_by_their_number(path, eager):
     reached = DescentState(
-        theta=np.array(7.0),
+        u=np.array(7.0),
         loss_curve=[3.0, 2.0],
         optimizer={"rate": np.array(0.5)},
         earlier_curve=[],
@@ -362,7 +362,7 @@ def test_steps_are_known_by_their_number(path, eager):
             keep(lambda: reached)
             raise Crash
         assert state == reached
-        return {"b": state.theta + 1}
+        return {"b": state.u + 1}
 
     def fit():
         with checkpoint_at(path, dict) as kept:

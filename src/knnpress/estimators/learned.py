@@ -487,7 +487,7 @@ class LearnedModel(PrototypeModel):
                     report and report(k, descent.max_iter, {"loss": now.loss, "error": now.error})
                 ),
             )
-        return problem.scale.points(found.theta), found.loss_curve, setting
+        return problem.scale.points(found.u), found.loss_curve, setting
 
     def _winners(self, X: ArrayLike) -> Indices:
         if getattr(self, "vote_", "nearest") == "soft" or self.n_neighbors > 1:

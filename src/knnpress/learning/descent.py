@@ -173,7 +173,7 @@ class Problem:
                 state=state,
                 keep=None if keep is None else partial(_keep_descent, keep, [objective], curve, n_left),
             )
-            u, curve = found.theta, curve[:-1] + found.loss_curve
+            u, curve = found.u, curve[:-1] + found.loss_curve
             if found.reason in ("flat", "max_iter", "callback"):
                 break
             state = None
@@ -246,9 +246,9 @@ def _keep_descent(
 
 def _restore(objectives: list[Objective], state: DescentState) -> None:
     for one, memory in zip(objectives, state.memories, strict=True):
-        one.restore(state.theta, memory)
+        one.restore(state.u, memory)
 
 
-def _count_on(callback: Follow, n_before: int, k: int, theta: Array, now: Evaluation) -> bool | None:
+def _count_on(callback: Follow, n_before: int, k: int, u: Array, now: Evaluation) -> bool | None:
     """Number the iterations of a later stage on; its start was the end of the stage before."""
-    return callback(k + max(0, n_before - 1), theta, now) if k > 0 or n_before == 0 else None
+    return callback(k + max(0, n_before - 1), u, now) if k > 0 or n_before == 0 else None

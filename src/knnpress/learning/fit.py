@@ -112,7 +112,7 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
             gamma, setting.prior, setting.smoothing, callback=job.progress.of_descent(), state=state, keep=keep
         )
         curve, reason = np.array(found.loss_curve), np.frombuffer(found.reason.encode(), np.uint8)
-        return {"u": found.theta, "curve": curve, "reason": reason}
+        return {"u": found.u, "curve": curve, "reason": reason}
 
     found = job.checkpoint.step(descend)
     learned = LabelledPrototypes(problem.scale.points(found["u"]), problem.start.labels)

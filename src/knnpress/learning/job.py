@@ -112,7 +112,7 @@ class Progress:
         if self.callback is None:
             return None
 
-        def report(k: int, theta: Array, now: Evaluation) -> Any:
+        def report(k: int, u: Array, now: Evaluation) -> Any:
             self.told["iterations"] += k > 0
             self.last = {"loss": now.loss, "error": now.error}
             assert self.callback is not None

@@ -22,7 +22,8 @@ class DescentState:
 
     Attributes
     ----------
-    theta : ndarray of shape (m, p)
+    u : ndarray of shape (m, p)
+        Parameters of the prototypes, as optimisers see them.
     loss_curve : list of float
         Of this stage, from its start.
     optimizer : dict of ndarray
@@ -35,7 +36,7 @@ class DescentState:
         For each objective, what its row blocks remember.
     """
 
-    theta: Array
+    u: Array
     loss_curve: list[float]
     optimizer: Arrays
     earlier_curve: list[float] = field(default_factory=list)
@@ -45,7 +46,7 @@ class DescentState:
     def to_arrays(self) -> Arrays:
         """The same as arrays by name."""
         arrays = {
-            "theta": self.theta,
+            "u": self.u,
             "loss_curve": np.array(self.loss_curve),
             "earlier_curve": np.array(self.earlier_curve),
             "n_stages_left": np.array(self.n_stages_left),
@@ -60,7 +61,7 @@ class DescentState:
     def from_arrays(cls, arrays: Arrays) -> DescentState:
         """What `to_arrays` made arrays of."""
         return cls(
-            theta=arrays["theta"],
+            u=arrays["u"],
             loss_curve=arrays["loss_curve"].tolist(),
             optimizer=unpack("optimizer", arrays),
             earlier_curve=arrays["earlier_curve"].tolist(),

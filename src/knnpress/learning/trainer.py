@@ -80,10 +80,10 @@ class Trainer:
                 state=state,
                 keep=keep,
             )
-            Z, labels = problem.scale.points(found.theta), problem.start.labels
+            Z, labels = problem.scale.points(found.u), problem.start.labels
             D = _distances(held_out, self.view.geometry, Z)
             nearest, soft = ByClass.of(labels, n_classes).scores(D, gamma)
-            return {"u": found.theta, "nearest": nearest, "soft": soft}
+            return {"u": found.u, "nearest": nearest, "soft": soft}
 
         found = self.job.checkpoint.step(descend)
         self.ended[setting] = found["u"]
@@ -150,7 +150,7 @@ class Trainer:
                     state=state,
                     keep=keep,
                 )
-                return {"u": found.theta}
+                return {"u": found.u}
 
             learned = single.scale.points(self.job.checkpoint.step(descend)["u"])
             start = _grow(self.view.geometry, plain.start, single.start, learned)
