@@ -44,6 +44,7 @@ class Choice:
     setting : Setting
     vote : {"nearest", "soft"}
     temperature : float
+        Factor of the log-odds.
     selection : list of dict
         A summary of each setting's result.
     held_out : HeldOutResult or None

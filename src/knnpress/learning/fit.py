@@ -1,4 +1,9 @@
-"""The whole of learning: choose a setting by cross-validation of whole fits, then fit once on all points."""
+"""The whole of learning: choose a setting by cross-validation of whole fits, then fit once on all points.
+
+Where gamma is chosen: `descent.Problem` measures the usual one at the start (`usual_gamma`); a setting's `sharpness`
+(`selection.AXES`) says how far from it to go, and `crossvalidation.choose` compares settings by their held-out loss;
+`job.Constraints.gamma_at` makes a number of both, unless the user gave one.
+"""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Constraints:
         return self.vote or "soft"
 
     def gamma_at(self, usual: float, setting: Setting) -> float:
-        """The gamma that a setting stands for where the usual one is this."""
+        """The user's gamma, or else the usual one, changed as the setting's sharpness says."""
         return usual * setting.sharpness**0.5 if self.gamma is None else self.gamma
 
     @property

@@ -35,7 +35,7 @@ Vote = Literal["nearest", "soft"]
 _N_FOLDS = 5
 _ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
 _HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
-_TEMPERATURES = (1e-3, 1e2)
+_TEMPERATURES = (1e-3, 1e2)  # factors of the scores: log-odds are multiplied by a temperature here, not divided
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class HeldOutResult:
         return np.concatenate(self.scores[vote]).argmax(axis=1) != self.points().labels
 
     def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> tuple[Array, float]:
-        """Loss of each point at the temperature that suits them best, and that temperature.
+        """Loss of each point at the temperature that suits them best, and that temperature, which multiplies scores.
 
-        The loss is that of learning, without smoothing. A temperature makes settings comparable: it is scale, not
-        order, that sharpness and smoothing change most.
+        The loss is that of learning, without smoothing. A temperature makes settings comparable, since sharpness and
+        smoothing change the scale of scores more than their order.
         """
         key = (vote, label_noise, self.n_folds if n_folds is None else n_folds)
         if key not in self._losses:
