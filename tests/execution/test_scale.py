@@ -293,7 +293,7 @@ def test_a_memory_map_and_a_zarr_array_are_stores(tmp_path):
 def test_what_is_small_is_loaded_at_once(monkeypatch):
     monkeypatch.setattr(checks, "MEMORY_BYTES", 10**6)
     X, y = labelled("jbld", 60)
-    points, _ = checks.check_training_set(kp.SCC(), JBLD(), da.from_array(X), y, elsewhere=True)
+    points, _ = checks.check_training_set(kp.SCC(), JBLD(), da.from_array(X), y, out_of_core=True)
     assert isinstance(points, np.ndarray)
 
 

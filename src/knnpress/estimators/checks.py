@@ -44,18 +44,18 @@ _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 
 
 def check_training_set(
-    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, elsewhere: bool = False
+    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, out_of_core: bool = False
 ) -> tuple[Any, Labels]:
     """Checked points and labels.
 
-    `elsewhere`: points that are not in memory may stay where they are; then they are checked as they are read.
+    `out_of_core`: points that are not in memory may stay where they are; then they are checked as they are read.
     """
     for model in (estimator, getattr(estimator, "compressor", None)):
         check_gamma(getattr(model, "gamma", None))
     _check_count(getattr(estimator, "n_prototypes", None))
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    if elsewhere and (is_dask(X) or is_large(X)):
+    if out_of_core and (is_dask(X) or is_large(X)):
         check = partial(geometry.check, n_jobs=1)
         points: Any = as_points(X, check) if is_dask(X) else StoredPoints(X, check)
         if isinstance(points, StoredPoints) and not is_large(X):

@@ -61,7 +61,7 @@ class Trainer:
         return self._grown(plain, setting) if setting.start == "grown" else plain
 
     def gamma(self, setting: Setting) -> float:
-        """The sharpness that the setting stands for here."""
+        """The gamma of a setting on this training set."""
         plain = self._plain(self.job.n_prototypes)
         start = self._single(plain) if setting.start == "single" else plain
         return self.job.constraints.gamma_at(start.usual_gamma, setting)
