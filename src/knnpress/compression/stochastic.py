@@ -21,7 +21,7 @@ from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.geometries.base import SmoothCloudGeometry, TimedGeometry
 from knnpress.learning.checkpoint import checkpoint_at
-from knnpress.learning.descent import Descent, LabelledPrototypes, Optimizer
+from knnpress.learning.descent import DescentOptions, LabelledPrototypes, Optimizer
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
 from knnpress.learning.job import Constraints, View
@@ -285,9 +285,9 @@ class StochasticCompression(BaseEstimator):
             n_jobs=n_jobs,
         )
 
-    def descent(self, seed: int) -> Descent:
+    def descent(self, seed: int) -> DescentOptions:
         """How to go down, whatever the setting."""
-        return Descent(
+        return DescentOptions(
             optimizer=self.optimizer,
             max_iter=self._max_iter(),
             tol=self.tol,

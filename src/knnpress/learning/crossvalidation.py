@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.learning.descent import Descent
+from knnpress.learning.descent import DescentOptions
 from knnpress.learning.job import Job, View
 from knnpress.learning.selection import (
     HeldOut,
@@ -135,7 +135,7 @@ def _search(
     return results
 
 
-def _short(job: Job) -> Descent:
+def _short(job: Job) -> DescentOptions:
     """How folds go down: on all points at once, and not to the very end."""
     descent = job.descent
     return replace(

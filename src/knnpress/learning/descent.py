@@ -18,7 +18,7 @@ from knnpress.learning.prior import Prior, spread
 from knnpress.learning.state import DescentState, Keep
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Descent", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
+__all__ = ["DescentOptions", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
 
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
@@ -35,7 +35,7 @@ class LabelledPrototypes:
 
 
 @dataclass(frozen=True)
-class Descent:
+class DescentOptions:
     """Options of the optimiser, the same for every setting.
 
     Attributes
@@ -78,7 +78,7 @@ class Problem:
     blocks : list of slice
     geometry : SmoothGeometry
     start : LabelledPrototypes
-    descent : Descent
+    descent : DescentOptions
     sample : LocalRows
         Points in memory to measure the start by; `rows` themselves, where they are few.
     unit : float or None
@@ -100,7 +100,7 @@ class Problem:
         blocks: Sequence[slice],
         geometry: SmoothGeometry,
         start: LabelledPrototypes,
-        descent: Descent,
+        descent: DescentOptions,
         sample: LocalRows,
         unit: float | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
-from knnpress.learning.descent import Descent, LabelledPrototypes, nearest_of_own_class
+from knnpress.learning.descent import DescentOptions, LabelledPrototypes, nearest_of_own_class
 from knnpress.learning.job import Constraints, Job, Progress, View
 from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
 from knnpress.learning.state import Arrays, DescentState, Keep
@@ -69,7 +69,7 @@ def learn(
     quick: View | None,
     either: bool,
     n_prototypes: int,
-    descent: Descent,
+    descent: DescentOptions,
     constraints: Constraints,
     *,
     groups: Array | None = None,
@@ -87,7 +87,7 @@ def learn(
     either : bool
         Whether the prototypes may be learned in the quick geometry, where that is better by more than noise.
     n_prototypes : int
-    descent : Descent
+    descent : DescentOptions
     constraints : Constraints
     groups : ndarray of shape (n,) or None
         The group of each point of the sample.

@@ -9,7 +9,7 @@ from typing import Any
 from knnpress.execution.rows import LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Checkpoint
-from knnpress.learning.descent import Descent, LabelledPrototypes
+from knnpress.learning.descent import DescentOptions, LabelledPrototypes
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim import Follow
 from knnpress.learning.selection import DEFAULT, Setting, Vote
@@ -94,7 +94,7 @@ class Job:
     """What stays the same through all descents of a fit."""
 
     n_prototypes: int
-    descent: Descent
+    descent: DescentOptions
     constraints: Constraints
     checkpoint: Checkpoint
     progress: Progress
