@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import joblib
 import numpy as np
@@ -96,12 +97,72 @@ def test_an_exception_in_a_block_is_raised_and_later_blocks_are_not_begun(error,
             raise error("the third block")
         time.sleep(0.02)
 
-    before = threading.active_count()
     with pytest.raises(error, match="the third block"):
         map_blocks(fail_at_third, BLOCKS, n_jobs)
     assert len(begun) < 8
-    time.sleep(0.1)  # helpers end on their own
-    assert threading.active_count() <= before
+
+
+def test_helpers_stay_for_the_next_call_up_to_a_number(monkeypatch):
+    monkeypatch.setattr(threads, "_helpers", threads._Helpers())
+    monkeypatch.setattr(threads, "_MOST_IDLE", 2)
+    before = threading.active_count()
+    for _ in range(5):
+        meeting = threading.Barrier(6)
+        map_blocks(lambda _, meeting=meeting: meeting.wait(timeout=10), BLOCKS[:6], 6)
+        for _ in range(100):  # those that are too many end on their own
+            if threading.active_count() == before + 2:
+                break
+            time.sleep(0.01)
+        assert threading.active_count() == before + 2
+    threads._helpers.end()
+    assert threading.active_count() == before
+
+
+def test_helpers_that_wait_hold_nothing_of_the_caller():
+    array = np.ones(3)
+    alive = weakref.ref(array)
+    meeting = threading.Barrier(2)
+    map_blocks(lambda _, array=array: meeting.wait(timeout=10), BLOCKS[:2], 2)
+    del array
+    for _ in range(100):
+        if alive() is None:
+            break
+        time.sleep(0.01)
+    assert alive() is None
+
+
+def test_ctrl_c_while_helpers_are_asked_leaves_none_at_work(monkeypatch):
+    ask, asked, begun = threads._helpers.ask, [], []
+
+    def interrupted(task):
+        asked.append(task)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        ask(task)
+
+    monkeypatch.setattr(threads._helpers, "ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        map_blocks(lambda block: begun.append(block), BLOCKS, 3)
+    time.sleep(0.05)  # longer than helpers hold back
+    assert begun == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_has_helpers_of_its_own():
+    code = """
+        import os, threading
+        from knnpress.execution.threads import map_blocks
+        def meet():
+            meeting = threading.Barrier(2)
+            map_blocks(lambda _: meeting.wait(timeout=10), [slice(0, 1), slice(1, 2)], 2)
+        meet()
+        child = os.fork()
+        meet()
+        if child == 0:
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert run_python(code).strip() == "0"
 
 
 def test_an_exception_ends_the_work_while_an_earlier_block_still_runs():

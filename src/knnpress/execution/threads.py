@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from numbers import Integral
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import joblib
@@ -39,9 +40,9 @@ _TARGET_BLOCKS = 32  # enough to keep many threads evenly busy
 _LEAST_ROWS, _LEAST_BYTES = 64, 32768  # below this the call itself costs as much as the work
 
 _GRACE_SECONDS = 0.0005  # that helpers wait before they help
+_MOST_IDLE = 64  # helpers that stay, waiting for the next call
 
 _this_thread = threading.local()
-_helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def resolve_n_jobs(n_jobs: int | None = None) -> int:
@@ -176,10 +177,11 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
             n_helping -= 1
             changed.notify_all()
 
-    for _ in range(workers - 1):
-        helper = threading.Thread(target=help_caller, daemon=True)
-        _helpers.add(helper)
-        helper.start()
+    try:
+        for _ in range(workers - 1):
+            _helpers.ask(help_caller)
+    except BaseException as failure:  # Ctrl-C: some may have been asked
+        fail(failure)
     take_blocks(as_helper=False)
     while True:
         try:
@@ -200,11 +202,48 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
     return [results[k] for k in range(len(blocks))]
 
 
-@atexit.register
-def _wait_for_helpers() -> None:
-    """Let helpers that were still holding back end before Python does: they hold what they were to work on."""
-    for helper in list(_helpers):
-        helper.join(1.0)
+class _Helpers:
+    """Threads that wait to be asked: to make them for each call would take longer than quick work itself."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.n_idle = 0
+        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+    def ask(self, task: Callable[[], None]) -> None:
+        """Have an idle thread, or a new one, do a task."""
+        with self.lock:
+            idle = self.n_idle > 0
+            self.n_idle -= idle
+        if not idle:
+            thread = threading.Thread(target=self._serve, daemon=True)
+            self.threads.add(thread)
+            thread.start()
+        self.tasks.put(task)
+
+    def _serve(self) -> None:
+        while (task := self.tasks.get()) is not None:
+            task()
+            del task  # else it would hold the caller's arrays while it waits
+            with self.lock:
+                if self.n_idle >= _MOST_IDLE:
+                    return
+                self.n_idle += 1
+
+    def end(self) -> None:
+        """Let all threads end: they may still hold what they were to work on."""
+        threads = list(self.threads)
+        for _ in threads:
+            self.tasks.put(None)
+        for thread in threads:
+            thread.join(1.0)
+
+
+_helpers = _Helpers()
+atexit.register(_helpers.end)
+if hasattr(os, "register_at_fork"):  # a child has none of these threads
+    os.register_at_fork(after_in_child=_helpers.__init__)  # type: ignore[misc]
 
 
 class _OneBlasThread:
