@@ -28,6 +28,8 @@ from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from knnpress import Clouds, _core, datasets  # noqa: E402
 from knnpress.compression import ClassCentroids, StochasticCompression  # noqa: E402
 from knnpress.estimators import SCC, SHC, PrototypeClassifier  # noqa: E402
+from knnpress.execution.rows import LocalRows  # noqa: E402
+from knnpress.execution.threads import map_blocks, row_blocks  # noqa: E402
 from knnpress.geometries import AIRM, JBLD, CloudSinkhorn, Sinkhorn, base  # noqa: E402
 from knnpress.geometries.base import SmoothGeometry  # noqa: E402
 from knnpress.geometries.spectral import eigh, eigvalsh, matrix_log  # noqa: E402
@@ -35,8 +37,6 @@ from knnpress.learning import objective as objectives  # noqa: E402
 from knnpress.learning.loss import SoftNeighborLoss  # noqa: E402
 from knnpress.learning.objective import Objective, Scale  # noqa: E402
 from knnpress.learning.prior import Prior  # noqa: E402
-from knnpress.parallel import map_blocks, row_blocks  # noqa: E402
-from knnpress.rows import LocalRows  # noqa: E402
 
 NOTHING = 1e-300  # is negligible: every pair is computed
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -24,14 +24,14 @@ import zarr
 from distributed import Client
 
 import knnpress as kp
-from knnpress.cluster import ClusterPoints
 from knnpress.compression import ClassCentroids, StochasticCompression
+from knnpress.execution.dask import ClusterPoints
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import JBLD
 from knnpress.learning import objective as objectives
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Objective, Scale
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows
 
 D, CLASSES, CHUNK, TEST = 19, 50, 256, 5_000
 

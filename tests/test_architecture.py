@@ -34,10 +34,8 @@ ORDER = [
         "files",
         "pictures",
         "progress",
-        "parallel",
         "clouds",
-        "rows",
-        "cluster",
+        "execution",
         "geometries",
     ),
     "neighbors",
@@ -59,10 +57,10 @@ ORDER = [
 ]
 #: What the order would allow but the flow of the data does not.
 NEVER = {
-    "parallel": set(ORDER) - {"parallel", "_core"},  # the core is told when a task is cancelled
+    "execution.threads": set(ORDER) - {"execution", "_core"},  # the core is told when a task is cancelled
     "descriptors": {"neighbors", "learning", "compression", "estimators"},
     "datasets": {"neighbors", "learning", "compression", "estimators", "model_file"},
-    "report": {"parallel", "_core", "geometries", "neighbors", "learning", "compression", "estimators", "descriptors"},
+    "report": {"execution", "_core", "geometries", "neighbors", "learning", "compression", "estimators", "descriptors"},
 }
 THREADS = {"ThreadPoolExecutor", "threading", "Thread", "joblib", "threadpoolctl", "multiprocessing", "concurrent"}
 
@@ -101,7 +99,8 @@ def forbidden_imports(module, source):
     """Parts of the package that the source of a module imports against the order."""
     own = part(module)
     used = {part(name) for name in imported(ast.parse(source)) if name.split(".")[0] == "knnpress"}
-    allowed = {*ORDER[: ORDER.index(own) + 1]} - NEVER.get(own, set())
+    never = NEVER.get(own, set()) | NEVER.get(module.removeprefix("knnpress."), set())
+    allowed = {*ORDER[: ORDER.index(own) + 1]} - never
     return used - allowed
 
 
@@ -116,9 +115,10 @@ def test_imports_follow_the_data(path):
     ("module", "source", "caught"),
     [
         ("knnpress.geometries.spd", "def f():\n    from knnpress.compression import KeepAll", {"compression"}),
-        ("knnpress.geometries.spd", "from knnpress import datasets, parallel", {"datasets"}),
+        ("knnpress.geometries.spd", "from knnpress import datasets, execution", {"datasets"}),
         ("knnpress.compression.x", "import knnpress.estimators", {"estimators"}),
-        ("knnpress.parallel", "from knnpress.geometries import JBLD", {"geometries"}),
+        ("knnpress.execution.rows", "from knnpress.geometries import JBLD", {"geometries"}),
+        ("knnpress.execution.threads", "from knnpress.clouds import Clouds", {"clouds"}),
         ("knnpress.estimators", "from knnpress.geometries import JBLD\nimport numpy", set()),
     ],
 )
@@ -127,13 +127,19 @@ def test_an_import_against_the_order_would_be_caught(module, source, caught):
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_only_parallel_knows_of_threads_and_nothing_knows_of_pickle(path):
+def test_only_one_module_knows_of_threads_and_nothing_knows_of_pickle(path):
     used = set(words(ast.parse(path.read_text())))
     assert not used & {"pickle", "cPickle", "dill", "cloudpickle"}
-    if module_of(path) != "knnpress.parallel":
+    if module_of(path) != "knnpress.execution.threads":
         assert not used & THREADS
     else:
         assert used & THREADS  # the test can see them
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_only_one_module_imports_dask(path):
+    used = {name.split(".")[0] for name in imported(ast.parse(path.read_text()))}
+    assert bool(used & {"dask", "distributed"}) == (module_of(path) == "knnpress.execution.dask")
 
 
 def fresh(code):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from knnpress import parallel
+from knnpress.execution import threads
 from knnpress.neighbors import nearest, vote
 
 # few distinct values, so that most rows have ties
@@ -48,13 +48,13 @@ def test_nearest_takes_the_smallest_distances_and_among_equals_the_lowest_index(
 @pytest.mark.parametrize("bytes_a_block", [1, 8 * 8 * 5, 2**20])
 def test_nearest_does_not_depend_on_the_blocks(monkeypatch, k, bytes_a_block):
     D = np.random.default_rng(0).integers(0, 4, size=(203, 8)).astype(float)
-    monkeypatch.setattr(parallel, "BLOCK_BYTES", bytes_a_block)
+    monkeypatch.setattr(threads, "BLOCK_BYTES", bytes_a_block)
     distance, index = nearest(*look_up(D), 8, k, 2)
     assert (distance.tolist(), index.tolist()) == literal_nearest(D, k)
 
 
 def test_nearest_never_asks_for_more_than_a_block_of_distances(monkeypatch):
-    monkeypatch.setattr(parallel, "BLOCK_BYTES", 8 * 5 * 10)
+    monkeypatch.setattr(threads, "BLOCK_BYTES", 8 * 5 * 10)
     D = np.zeros((100, 5))
     asked = []
     nearest(lambda rows: asked.append(len(rows)) or D[rows], np.arange(100), 5, 2, 1)

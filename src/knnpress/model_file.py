@@ -26,8 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress.clouds import Clouds
 from knnpress.exceptions import ModelFileError
+from knnpress.execution.threads import row_blocks
 from knnpress.files import replacing
-from knnpress.parallel import row_blocks
+from knnpress.geometries.base import CloudGeometry
 from knnpress.typing import Array
 
 __all__ = ["load", "save"]
@@ -162,10 +163,6 @@ def _classes() -> dict[str, type[BaseEstimator]]:
     public = [getattr(home, name) for home in homes for name in getattr(home, "__all__", ())]
     ours = [thing for thing in public if isinstance(thing, type) and issubclass(thing, BaseEstimator)]
     return {"Pipeline": Pipeline} | {cls.__name__: cls for cls in ours}
-
-
-def _size(points: Array) -> int:
-    return points.shape[1]
 
 
 def _is_ours(value: Any) -> bool:
@@ -378,7 +375,8 @@ def _check(model: Any) -> None:
     levels = fitted.get("distance_levels_")
     if levels is not None and (not isinstance(levels, np.ndarray) or levels.shape[:1] != classes.shape):
         raise ValueError(f"distance_levels_ must be a row for each of the {len(classes)} classes")
-    size = getattr(model._geometry(), "n_dims_of", _size)(points)
+    geometry = model._geometry()
+    size = geometry.n_dims_of(points) if isinstance(geometry, CloudGeometry) else points.shape[1]
     if model.n_features_in_ != size:
         raise ValueError(f"n_features_in_ is {model.n_features_in_!r}, but points have size {size}")
     gamma = fitted.get("gamma_", 1.0)

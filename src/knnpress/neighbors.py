@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knnpress.parallel import map_blocks, row_blocks
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, Indices
 
 __all__ = ["ByClass", "nearest", "vote"]

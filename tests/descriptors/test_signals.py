@@ -106,7 +106,7 @@ def test_threads_blocks_types_stores_and_dask_change_nothing(rng, tmp_path, name
         assert found.shape == alone.shape, other
         assert np.array_equal(np.asarray(found), alone), other
     assert hasattr(model.transform(chunked), "__dask_graph__")
-    monkeypatch.setattr("knnpress.parallel.BLOCK_BYTES", 2**16)
+    monkeypatch.setattr("knnpress.execution.threads.BLOCK_BYTES", 2**16)
     assert_allclose(clone(models[name]).fit(X, y).transform(X), alone, rtol=1e-12, atol=1e-15)
     assert np.array_equal(X, before)
 

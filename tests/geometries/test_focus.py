@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from reference import grid_cost, random_histograms, random_spd
 
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 from knnpress.geometries.base import Focus
 from knnpress.geometries.spd import _moved
@@ -12,7 +13,6 @@ from knnpress.learning import objective
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Objective, Scale
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows
 
 COST = grid_cost(4)
 GEOMETRIES = {

@@ -87,9 +87,13 @@ def test_most_pairs_of_real_data_are_never_computed(name, share):
 def test_the_classifier_searches_so(rng, monkeypatch):
     X, y = spd(rng, 900), rng.integers(0, 3, 900)
     model = PrototypeClassifier("jbld", KeepAll(), n_neighbors=3).fit(X[:700], y[:700])
+    search, asked = JBLD.nearest_to, []
+    monkeypatch.setattr(JBLD, "nearest_to", lambda own, Z, k: asked.append(k) or search(own, Z, k))
     searched = model.kneighbors(X[700:])
-    monkeypatch.delattr(JBLD, "nearest_to")
+    assert asked == [3]
+    monkeypatch.setattr("knnpress.estimators.model.LEAST_QUERIES", 1000)
     plain = model.kneighbors(X[700:])
+    assert asked == [3]
     assert_array_equal(searched[1], plain[1])
     assert_allclose(searched[0], plain[0], rtol=0)
 

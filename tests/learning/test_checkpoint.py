@@ -21,6 +21,7 @@ from knnpress.compression import StochasticCompression, Subsample
 from knnpress.geometries import JBLD, Sinkhorn
 from knnpress.learning import checkpoint
 from knnpress.learning.checkpoint import Checkpoint, checkpoint_at
+from knnpress.learning.state import DescentState
 
 #: Where nothing is left to be chosen, there is one descent
 FIXED = {"gamma": 3.0, "prior": 1.0, "smoothing": 0.02, "init": Subsample(), "vote": "nearest"}
@@ -244,8 +245,12 @@ def test_a_checkpoint_of_another_version_is_refused(path, eager, monkeypatch):
     with pytest.raises(ValueError, match=r"another fit: knnpress was .* and is 99\.0"):
         compress("jbld", path)
     monkeypatch.undo()
-    monkeypatch.setattr(checkpoint, "_VERSION", 3)
-    with pytest.raises(ValueError, match="cannot be used: it has version 2, and this knnpress writes 3"):
+    monkeypatch.setattr(checkpoint, "_VERSION", 4)
+    with pytest.raises(ValueError, match="cannot be used: it has version 3, and this knnpress writes 4"):
+        compress("jbld", path)
+    monkeypatch.undo()
+    rewritten(path, lambda tensors, about: about.update(version=2))  # the format before this one
+    with pytest.raises(ValueError, match=r"it has version 2, and .* writes 3\. Delete it to start afresh"):
         compress("jbld", path)
 
 
@@ -327,7 +332,7 @@ def test_it_writes_every_few_seconds_and_seldom_where_that_takes_long(path, monk
     def work(state, keep):
         for _ in range(1000):
             clock[0] += 0.01
-            keep(dict)
+            keep(lambda: DescentState(np.zeros(1), [], {}))
         return {}
 
     kept.step(work)
@@ -340,14 +345,24 @@ def test_it_writes_every_few_seconds_and_seldom_where_that_takes_long(path, monk
 
 
 def test_steps_are_known_by_their_number(path, eager):
+    reached = DescentState(
+        u=np.array(7.0),
+        loss_curve=[3.0, 2.0],
+        optimizer={"rate": np.array(0.5)},
+        earlier_curve=[],
+        n_stages_left=2,
+        memories=[{}, {"0/potential": np.array(1.5)}, {}],
+    )
+
     def first(state, keep):
         return {"a": np.arange(3.0), "empty": np.zeros((0, 2))}
 
     def second(state, keep):
         if state is None:
-            keep(lambda: {"reached": np.array(7)})
+            keep(lambda: reached)
             raise Crash
-        return {"b": state["reached"] + 1}
+        assert state == reached
+        return {"b": state.u + 1}
 
     def fit():
         with checkpoint_at(path, dict) as kept:

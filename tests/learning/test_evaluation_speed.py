@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from points import spd
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from knnpress import rows as rows_module
+from knnpress.execution import rows as rows_module
+from knnpress.execution.rows import LocalRows, Memory
+from knnpress.execution.threads import row_blocks
 from knnpress.geometries import JBLD, SquaredEuclidean
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale, _joined
 from knnpress.learning.optim import minimize
 from knnpress.learning.prior import Prior
-from knnpress.parallel import row_blocks
-from knnpress.rows import LocalRows, Memory
 
 
 def objective(geometry, X, n_jobs=1):
@@ -77,7 +77,7 @@ def test_blocks_that_are_not_neighbours_are_not_joined():
 
 @pytest.mark.parametrize(("quick", "alone"), [(10.0, True), (1e-9, False)])
 def test_threads_help_only_where_the_last_evaluation_took_its_time(monkeypatch, quick, alone):
-    monkeypatch.setattr(rows_module, "_QUICK", quick)
+    monkeypatch.setattr(rows_module, "_QUICK_SECONDS", quick)
     data, blocks = LocalRows(np.zeros((8, 1)), np.zeros(8), None, 2), [slice(i, i + 1) for i in range(8)]
     memory, seen = Memory(), set()
 

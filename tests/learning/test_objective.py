@@ -5,11 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import grid_cost, random_histograms, random_spd
 
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Objective, Scale
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows
 
 COST = grid_cost(3)
 GEOMETRIES = {

@@ -8,13 +8,14 @@ from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression import Subsample
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import JBLD
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import minimize, minimize_batches
 from knnpress.learning.optim.line_search import line_search
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows
+from knnpress.learning.state import DescentState
 
 
 def bowl(theta):
@@ -28,7 +29,7 @@ def bowl(theta):
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
 def test_each_finds_the_minimum(method):
     found = minimize(bowl, np.zeros((3, 4)), method=method, max_iter=300, gradient_tol=1e-8)
-    assert_allclose(found.theta, 1.0, atol=1e-3 if method == "descent" else 1e-6)
+    assert_allclose(found.u, 1.0, atol=1e-3 if method == "descent" else 1e-6)
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
@@ -51,7 +52,7 @@ def test_the_callback_sees_the_start_and_every_iterate_and_can_stop_there(method
 def test_no_iterations_return_the_start(method):
     start = np.full((2, 2), 0.3)
     found = minimize(bowl, start, method=method, max_iter=0)
-    assert_allclose(found.theta, start)
+    assert_allclose(found.u, start)
     assert (found.n_iter, found.loss_curve) == (0, [bowl(start).loss])
 
 
@@ -68,7 +69,7 @@ def test_descent_returns_the_iterate_of_lowest_error():
         return Evaluation(float(((theta - 1) ** 2).sum()), 2 * (theta - 1), float(abs(theta[0, 0] - 0.5) > 0.1))
 
     found = minimize(deceptive, np.zeros((1, 1)), method="descent", learning_rate=0.5, max_iter=200)
-    assert abs(found.theta[0, 0] - 0.5) <= 0.1
+    assert abs(found.u[0, 0] - 0.5) <= 0.1
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg"])
@@ -84,7 +85,7 @@ def test_a_loss_that_is_only_known_to_a_tolerance_ends_the_search_in_peace(metho
         )
 
     found = minimize(uncertain, rng.normal(size=(1, 3)), method=method, max_iter=300, gradient_tol=0.0)
-    assert valley(found.theta).loss < 1e-3
+    assert valley(found.u).loss < 1e-3
 
 
 def test_it_says_why_it_ended():
@@ -129,7 +130,7 @@ class Counted:
 @pytest.mark.parametrize("method", ["lbfgs", "cg"])
 def test_the_bent_valley_is_followed_to_its_end(method):
     found = minimize(valley, np.full((2, 3), -1.0), method=method, max_iter=400, gradient_tol=1e-9)
-    assert_allclose(found.theta, 1.0, atol=1e-6)
+    assert_allclose(found.u, 1.0, atol=1e-6)
 
 
 def covariances():
@@ -206,14 +207,14 @@ def test_where_the_function_ends_the_search_turns_back(method):
         return Evaluation(float(loss.sum()), gradient, 0.0)
 
     found = minimize(walled, np.array([[-40.0, 0.5]]), method=method, max_iter=100, gradient_tol=1e-9)
-    assert_allclose(found.theta, 0.98, atol=1e-9)
+    assert_allclose(found.u, 0.98, atol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg"])
 def test_a_gradient_that_lies_ends_the_descent_with_the_best_point(method):
     function = Counted(lambda theta: Evaluation(float((theta**2).sum()), -theta, 0.0))
     found = minimize(function, np.ones((1, 2)), method=method, max_iter=50)
-    assert_array_equal(found.theta, 1.0)
+    assert_array_equal(found.u, 1.0)
     assert function.n < 50
 
 
@@ -224,8 +225,13 @@ def test_a_loss_that_is_no_number_says_so(method):
 
 
 def copied(states):
-    """A `keep` that keeps everything."""
-    return lambda read: states.append({name: np.array(array) for name, array in read().items()})
+    """A `keep` that keeps everything, as it would come back from a file."""
+
+    def keep(read):
+        arrays = read().to_arrays()
+        states.append(DescentState.from_arrays({name: np.array(array) for name, array in arrays.items()}))
+
+    return keep
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
@@ -237,9 +243,9 @@ def test_a_descent_broken_off_anywhere_goes_on_as_if_it_had_not_been(method):
     for state in states:
         seen = []
         rest = minimize(valley, start, state=state, callback=lambda k, *_: seen.append(k), **settings)  # noqa: B023
-        assert_array_equal(rest.theta, whole.theta)
+        assert_array_equal(rest.u, whole.u)
         assert rest.loss_curve == whole.loss_curve
-        assert seen == list(range(len(state["curve"]), whole.n_iter + 1))
+        assert seen == list(range(len(state.loss_curve), whole.n_iter + 1))
 
 
 def test_adam_comes_to_rest_where_the_batches_agree():
@@ -271,5 +277,5 @@ def test_adam_broken_off_in_a_pass_goes_on_as_if_it_had_not_been():
     assert len(states) == 20
     for state in states:
         rest = run(state=state)
-        assert_array_equal(rest.theta, whole.theta)
+        assert_array_equal(rest.u, whole.u)
         assert rest.loss_curve == whole.loss_curve

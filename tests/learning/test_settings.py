@@ -8,28 +8,28 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import labelled
 
 from knnpress.compression import StochasticCompression
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries import SquaredEuclidean
 from knnpress.learning import crossvalidation, selection
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.job import Job, Progress, View
-from knnpress.learning.part import Part
 from knnpress.learning.selection import (
     AXES,
     DEFAULT,
     HeldOut,
-    Seen,
+    HeldOutResult,
     Setting,
+    best_result,
     better_vote,
-    between,
     candidates,
-    chosen,
     is_better,
     is_hopeless,
     make_folds,
     mean_and_standard_error,
+    settings_between,
 )
+from knnpress.learning.trainer import Trainer
 from knnpress.neighbors import ByClass
-from knnpress.rows import LocalRows
 
 pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
 
@@ -46,7 +46,7 @@ def held_out(n, n_classes=2, weight=None, group=None):
 
 def seen(setting, margins, n_folds=1, soft=None):
     """A setting whose held-out points of two classes have these margins, in log-odds, fold after fold."""
-    one = Seen(setting)
+    one = HeldOutResult(setting)
     soft = margins if soft is None else soft
     for rows in np.array_split(np.arange(len(margins)), n_folds):
         points, part, its = held_out(len(rows), group=rows), margins[rows], soft[rows]
@@ -192,23 +192,23 @@ def test_a_default_that_is_as_good_is_kept(rng):
     margins = rng.normal(2.0, 1.0, 200)
     default, other = seen(DEFAULT, margins), Setting(prior=10.0)
     slightly = margins + np.where(np.arange(200) % 2, 0.9, -0.85)  # better on average, by far less than it varies
-    assert chosen([default, seen(other, slightly)], DEFAULT, "soft", 0.2).setting == DEFAULT
+    assert best_result([default, seen(other, slightly)], DEFAULT, "soft", 0.2).setting == DEFAULT
     clearly = np.abs(margins) + 1.0
-    assert chosen([default, seen(other, clearly)], DEFAULT, "soft", 0.2).setting == other
-    assert chosen([seen(other, margins)], DEFAULT, "soft", 0.2).setting == other  # where the default was not tried
+    assert best_result([default, seen(other, clearly)], DEFAULT, "soft", 0.2).setting == other
+    assert best_result([seen(other, margins)], DEFAULT, "soft", 0.2).setting == other  # where the default was not tried
 
 
 def test_settings_are_judged_by_the_vote_that_is_wanted(rng):
     margins, other = rng.normal(1.0, 1.0, 200), Setting(prior=10.0)
     both = [seen(DEFAULT, np.abs(margins), soft=margins), seen(other, margins, soft=np.abs(margins) + 0.5)]
-    assert chosen(both, DEFAULT, "soft", 0.2).setting == other
-    assert chosen(both, DEFAULT, "nearest", 0.2).setting == DEFAULT
+    assert best_result(both, DEFAULT, "soft", 0.2).setting == other
+    assert best_result(both, DEFAULT, "nearest", 0.2).setting == DEFAULT
 
 
 def test_what_was_left_after_some_folds_is_never_chosen(rng):
     margins = rng.normal(1.0, 1.0, 100)
     short = seen(Setting(prior=0.1), np.full(50, 9.0))
-    assert chosen([seen(DEFAULT, margins, 2), short], DEFAULT, "soft", 0.2).setting == DEFAULT
+    assert best_result([seen(DEFAULT, margins, 2), short], DEFAULT, "soft", 0.2).setting == DEFAULT
 
 
 def test_what_trails_by_far_is_hopeless_and_a_little_is_not(rng):
@@ -287,10 +287,10 @@ def test_weaker_priors_are_left_where_one_was_worse_than_a_stronger_and_what_sta
 
 def test_the_way_from_the_default_to_another_setting_goes_by_the_priors_between():
     far = Setting(sharpness=0.25, prior=0.01, smoothing=0.0)
-    assert between(DEFAULT, far) == [*(Setting(prior=prior) for prior in (1.0, 0.1, 0.01)), far]
-    assert between(DEFAULT, Setting(prior=np.inf)) == [Setting(prior=prior) for prior in (1.0, 10.0, np.inf)]
-    assert between(DEFAULT, DEFAULT) == [DEFAULT]
-    assert between(replace(DEFAULT, prior=3.0), replace(far, prior=3.0)) == [
+    assert settings_between(DEFAULT, far) == [*(Setting(prior=prior) for prior in (1.0, 0.1, 0.01)), far]
+    assert settings_between(DEFAULT, Setting(prior=np.inf)) == [Setting(prior=prior) for prior in (1.0, 10.0, np.inf)]
+    assert settings_between(DEFAULT, DEFAULT) == [DEFAULT]
+    assert settings_between(replace(DEFAULT, prior=3.0), replace(far, prior=3.0)) == [
         Setting(prior=3.0),
         replace(far, prior=3.0),
     ]
@@ -351,7 +351,7 @@ def test_the_hopeless_are_left_after_their_first_folds(monkeypatch):
         said = np.where(right.T, margin, 0.0) * (1.0 if setting.sharpness == 1.0 else -1.0)
         return said, said
 
-    monkeypatch.setattr(Part, "scores", scores)
+    monkeypatch.setattr(Trainer, "scores", scores)
     found, _ = fit(X, y)
     by_setting = {setting: counted.count(setting) for setting in set(counted)}
     assert by_setting[DEFAULT] == max(by_setting.values()) > 1
@@ -365,14 +365,14 @@ def test_groups_decide_what_is_held_out(monkeypatch):
     X, y = labelled("sqeuclidean", 60)
     groups = np.arange(60) // 3 % 8
     where = {tuple(x): g for x, g in zip(X.round(12), groups, strict=True)}
-    divided, real = [], Part.scores
+    divided, real = [], Trainer.scores
 
     def scores(self, setting, held_out, n_classes):
         kept, out = ({where[tuple(x)] for x in rows.X.round(12)} for rows in (self.view.sample, held_out))
         divided.append(bool(kept & out))
         return real(self, setting, held_out, n_classes)
 
-    monkeypatch.setattr(Part, "scores", scores)
+    monkeypatch.setattr(Trainer, "scores", scores)
     learner = StochasticCompression(max_iter=2, smoothing=0.02, gamma="scale")
     context = {"geometry": SquaredEuclidean(), "n_prototypes": 6}
     learner.compress(X, y, groups=groups, random_state=np.random.default_rng(0), **context)
@@ -399,7 +399,7 @@ def test_a_unit_of_the_prior_is_the_spread_of_the_classes_whatever_the_number_of
     view = View("sqeuclidean", SquaredEuclidean(), rows, rows, rows.cut(3), make)
     units = []
     for m in (3, 9, 30):
-        job = Job(m, learner.descent(0), learner.wishes(), Checkpoint(None, {}), Progress(None, {}))
-        units.append(Part(view, job).problem(DEFAULT).scale.unit)
+        job = Job(m, learner.descent(0), learner.constraints(), Checkpoint(None, {}), Progress(None, {}))
+        units.append(Trainer(view, job).problem(DEFAULT).scale.unit)
     means = np.stack([X[y == c].mean(axis=0) for c in range(3)])
     assert_allclose(units, np.sqrt(((X - means[y]) ** 2).sum(axis=1).mean()))

@@ -6,8 +6,8 @@ import argparse
 from contextlib import nullcontext
 
 from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
-from knnpress.cluster import connect
 from knnpress.compression import StochasticCompression
+from knnpress.execution.dask import connect
 from knnpress.files import check_output
 from knnpress.names import LEARNED
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from knnpress.cli.experiment import work_off
 from knnpress.cli.output import notice
+from knnpress.execution.threads import resolve_n_jobs
 from knnpress.experiments import load_plan
-from knnpress.parallel import resolve_n_jobs
 from knnpress.report import write_report
 
 __all__ = ["run"]

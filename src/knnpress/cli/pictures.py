@@ -19,8 +19,8 @@ from knnpress.cli.output import notice
 from knnpress.datasets import find_images
 from knnpress.descriptors import BagOfWords, ImageFile
 from knnpress.descriptors.images import Images, are_gray
+from knnpress.execution.threads import map_blocks
 from knnpress.names import DESCRIPTORS
-from knnpress.parallel import map_blocks
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, Callback, Indices
 

@@ -11,7 +11,7 @@ from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.stochastic import StochasticCompression
 from knnpress.geometries import SquaredEuclidean
 from knnpress.geometries.base import Geometry, distance_matrix
-from knnpress.learning.selection import DEFAULT, HeldOut, Seen, is_better, make_folds
+from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_better, make_folds
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array, Callback, Labels
 
@@ -47,16 +47,16 @@ def try_sizes(
     sizes = sorted({max(n_classes, round(ratio * len(X))) for ratio in RATIOS})
     if not folds:  # too few points to judge by
         return [{"n_prototypes": sizes[0], "chosen": True}]
-    wishes, noise = compressor.wishes(), compressor.label_noise
+    constraints, noise = compressor.constraints(), compressor.label_noise
     plain = clone(compressor).set_params(
         gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
-        prior=wishes.default.prior,
-        smoothing=wishes.default.smoothing,
+        prior=constraints.default.prior,
+        smoothing=constraints.default.smoothing,
         vote="nearest",
     )
-    tried: list[Seen] = []
+    tried: list[HeldOutResult] = []
     for m in sizes:
-        seen = Seen(DEFAULT)
+        result = HeldOutResult(DEFAULT)
         for kept, out in folds:
             found = plain.compress(
                 X[kept],
@@ -71,16 +71,16 @@ def try_sizes(
             )
             D = _distances(found, X[out], n_jobs)
             points = HeldOut(y[out], weight[out], out if groups is None else groups[out])
-            seen.add(*ByClass.of(found.labels, n_classes).scores(D, found.gamma or 1.0), points)
-        tried.append(seen)
+            result.add(*ByClass.of(found.labels, n_classes).scores(D, found.gamma or 1.0), points)
+        tried.append(result)
         if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
             break
     best = len(tried) - 1
     if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
         best -= 1
     return [
-        {"n_prototypes": m, **one.summary("soft", noise), "chosen": k == best}
-        for k, (m, one) in enumerate(zip(sizes, tried, strict=False))
+        {"n_prototypes": m, **result.summary("soft", noise), "chosen": k == best}
+        for k, (m, result) in enumerate(zip(sizes, tried, strict=False))
     ]
 
 
@@ -92,7 +92,7 @@ def _distances(found: Prototypes, X: Array, n_jobs: int | None) -> Array:
     return distance_matrix(SquaredEuclidean(), geometry.embed(X, n_jobs), vectors, n_jobs)
 
 
-def _is_worth_it(smaller: Seen, larger: Seen, label_noise: float) -> bool:
+def _is_worth_it(smaller: HeldOutResult, larger: HeldOutResult, label_noise: float) -> bool:
     """Whether the larger of two sizes serves held-out points better."""
     losses, others = (one.losses("soft", label_noise)[0] for one in (larger, smaller))
     return is_better(losses, others, larger.points())

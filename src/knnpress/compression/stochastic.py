@@ -16,14 +16,15 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
 from knnpress.exceptions import warn_user
+from knnpress.execution.rows import LocalRows, Rows, fingerprint, local_rows
+from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
+from knnpress.geometries.base import SmoothCloudGeometry, TimedGeometry
 from knnpress.learning.checkpoint import checkpoint_at
-from knnpress.learning.descent import Descent, Optimizer, Start
+from knnpress.learning.descent import DescentOptions, LabelledPrototypes, Optimizer
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
-from knnpress.learning.job import View, Wishes
-from knnpress.parallel import MEMORY_BYTES
-from knnpress.rows import LocalRows, Rows, digest, local_rows
+from knnpress.learning.job import Constraints, View
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["StochasticCompression"]
@@ -143,8 +144,10 @@ class StochasticCompression(BaseEstimator):
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, len(y))
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
             rows, groups, names = _canonical(rows, groups, geometry, seed, self.init is None)
-            wishes = replace(self.wishes(), fewer=fewer)
-            learned, geometry, vectors = self._learn(rows, geometry, either, m, wishes, seed, groups, n_jobs, callback)
+            constraints = replace(self.constraints(), fewer=fewer)
+            learned, geometry, vectors = self._learn(
+                rows, geometry, either, m, constraints, seed, groups, n_jobs, callback
+            )
         if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
             warn_user(
                 f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
@@ -177,7 +180,7 @@ class StochasticCompression(BaseEstimator):
         geometry: Geometry,
         either: bool,
         m: int,
-        wishes: Wishes,
+        constraints: Constraints,
         seed: int,
         groups: Array | None,
         n_jobs: int | None,
@@ -185,7 +188,7 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[Learned, Geometry, Array | None]:
         """What was learned, under which geometry, and its vectors where that embeds points."""
         blocks = rows.cut(m, self.batch_size)
-        sample, groups = _sample(rows, blocks, groups, seed, getattr(geometry, "most_sampled", _SAMPLE))
+        sample, groups = _sample(rows, blocks, groups, seed)
         quick = None
         embeddings: dict[str, Embedding] = {}
         opened = ExitStack()  # rows that workers are to forget
@@ -207,23 +210,28 @@ class StochasticCompression(BaseEstimator):
         if isinstance(geometry, SmoothGeometry):
             maker = self._maker(geometry, geometry.start_quotas, seed, n_jobs)
             view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
-            if geometry.quick_geometry is not None and (wishes.leaves_open or either) and self.chart == "normal":
+            if (
+                geometry.quick_geometry is not None
+                and (constraints.leave_anything_open or either)
+                and self.chart == "normal"
+            ):
                 quick = embedded(geometry.quick_geometry)
-                pair_work = getattr(geometry, "pair_work", float)  # where it does not say, as long as it has numbers
-                if either and len(sample.y) * m * pair_work(rows.shape[1]) > _MOST_WORK:
+                d = rows.shape[1]
+                pair_work = geometry.pair_work(d) if isinstance(geometry, TimedGeometry) else float(d)
+                if either and len(sample.y) * m * pair_work > _MOST_WORK:
                     view, quick = quick, None
         else:
             assert isinstance(geometry, EmbeddedGeometry)
             view = embedded(geometry)
 
         def about() -> dict[str, str]:
-            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else digest(rows, blocks)
+            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else fingerprint(rows, blocks)
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
             return {
                 **drawn,
-                **describe_all({**data, "geometry": geometry, "either": either, "fewer": wishes.fewer, **params}),
+                **describe_all({**data, "geometry": geometry, "either": either, "fewer": constraints.fewer, **params}),
             }
 
         with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
@@ -233,7 +241,7 @@ class StochasticCompression(BaseEstimator):
                 either,
                 m,
                 self.descent(seed),
-                wishes,
+                constraints,
                 groups=groups,
                 checkpoint=checkpoint,
                 callback=callback,
@@ -245,11 +253,11 @@ class StochasticCompression(BaseEstimator):
 
     def _maker(
         self, geometry: SmoothGeometry, quotas: Literal["size", "need"], seed: int, n_jobs: int | None
-    ) -> Callable[[LocalRows, int], Start]:
-        def make_start(sample: LocalRows, n_prototypes: int) -> Start:
+    ) -> Callable[[LocalRows, int], LabelledPrototypes]:
+        def make_start(sample: LocalRows, n_prototypes: int) -> LabelledPrototypes:
             rng = np.random.default_rng(seed)
             found = self.start(sample.X, sample.y, geometry, n_prototypes, rng, n_jobs, sample.weight, quotas)
-            return Start(found.points, found.labels)
+            return LabelledPrototypes(found.points, found.labels)
 
         return make_start
 
@@ -277,9 +285,9 @@ class StochasticCompression(BaseEstimator):
             n_jobs=n_jobs,
         )
 
-    def descent(self, seed: int) -> Descent:
+    def descent(self, seed: int) -> DescentOptions:
         """How to go down, whatever the setting."""
-        return Descent(
+        return DescentOptions(
             optimizer=self.optimizer,
             max_iter=self._max_iter(),
             tol=self.tol,
@@ -295,7 +303,7 @@ class StochasticCompression(BaseEstimator):
             return self.max_iter
         return 30 if self.optimizer == "adam" or self.batch_size is not None else 300
 
-    def wishes(self) -> Wishes:
+    def constraints(self) -> Constraints:
         """What is fixed, and what is to be chosen."""
         fixed: dict[str, Any] = {} if self.gamma == "auto" else {"sharpness": 1.0}
         fixed |= {} if self.prior == "auto" else {"prior": float(self.prior)}
@@ -304,7 +312,7 @@ class StochasticCompression(BaseEstimator):
             fixed["start"] = "given"
         elif len(fixed) == 3 and self.vote != "auto":
             fixed["start"] = "centroids"  # who says all that wants one plain descent
-        return Wishes(
+        return Constraints(
             settings=fixed,
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
             vote=None if self.vote == "auto" else self.vote,
@@ -313,7 +321,7 @@ class StochasticCompression(BaseEstimator):
     def _check(self, geometry: Geometry) -> None:
         if not isinstance(geometry, (SmoothGeometry, EmbeddedGeometry)):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
-        if self.optimizer in ("lbfgs", "cg") and not getattr(geometry, "exact_gradient", True):
+        if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(
                 f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
                 "optimizer='descent', or learn on value='divergence' or 'dual'"
@@ -402,14 +410,14 @@ def _canonical(
         return rows, groups, names
     metric = geometry.start_geometry if isinstance(geometry, SmoothGeometry) else geometry
     seen = rows
-    if hasattr(geometry, "summarize"):
+    if isinstance(geometry, SmoothCloudGeometry):
         metric, seen = SquaredEuclidean(), rows.transformed(geometry.summarize)
     to_mean = metric.distances_to(seen.X.mean(axis=0, keepdims=True))
     key = np.concatenate(seen.map(lambda: lambda X, *_: (to_mean(X)[:, 0], None), seen.cut(1)))
     order = np.argsort(key, kind="stable")[np.random.default_rng(seed).permutation(len(key))]
     if rename:
         names = np.argsort(np.unique(rows.y[order], return_index=True)[1])
-    sorted_rows = rows.some(order)
+    sorted_rows = rows.subset(order)
     sorted_rows = replace(sorted_rows, y=np.argsort(names)[sorted_rows.y])
     return sorted_rows, None if groups is None else _numbered(groups[order]), names
 
@@ -421,16 +429,14 @@ def _numbered(groups: Array) -> Array:
     return numbered
 
 
-def _sample(
-    rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int, most: int = _SAMPLE
-) -> tuple[LocalRows, Array | None]:
-    """At most so many of the rows (and groups), with a share of each class, in memory."""
+def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
+    """At most 20,000 of the rows (and groups), with a share of each class, in memory."""
     n = len(rows.y)
-    if n <= most and isinstance(rows, LocalRows) and rows.in_memory:
+    if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
         return rows, groups
     kept = np.arange(n)
-    if n > most:
-        share, rng = most / n, np.random.default_rng(seed)
+    if n > _SAMPLE:
+        share, rng = _SAMPLE / n, np.random.default_rng(seed)
         members = [np.flatnonzero(rows.y == c) for c in np.unique(rows.y)]
         drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
         kept = np.sort(np.concatenate(drawn))

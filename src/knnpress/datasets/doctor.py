@@ -13,9 +13,9 @@ import numpy as np
 from knnpress.arrays import as_float_array
 from knnpress.datasets.points import RawPoints
 from knnpress.exceptions import InvalidPointError
+from knnpress.execution.threads import row_blocks
 from knnpress.geometries.histogram import check_histograms
 from knnpress.geometries.spd import check_spd
-from knnpress.parallel import row_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["Finding", "Patient", "admit", "examine", "mend"]

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from knnpress.parallel import map_blocks
+from knnpress.execution.threads import map_blocks
 from knnpress.typing import Array
 
 __all__ = ["ImageFile", "Images", "Picture", "are_gray", "check_images", "map_images", "require"]

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress import _core
 from knnpress.descriptors.images import require
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.spd import LogEuclidean, check_spd
-from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["SPDProjection"]

@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import check_weights
 from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean, check_spd
 from knnpress.geometries.spectral import eigh, matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt
-from knnpress.parallel import map_blocks
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 
 __all__ = ["Recenter"]

@@ -14,12 +14,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from knnpress import _core
 from knnpress.arrays import as_float_array
-from knnpress.cluster import lazily
 from knnpress.descriptors.covariance import singular_rows
 from knnpress.exceptions import InvalidPointError
+from knnpress.execution.dask import lazily
+from knnpress.execution.stored import check_block, is_dask, is_stored
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.base import as_real_array
-from knnpress.parallel import map_blocks, row_blocks
-from knnpress.rows import check_block, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = ["SignalCovariance"]

@@ -14,11 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from knnpress.arrays import as_float_array
-from knnpress.cluster import as_points
 from knnpress.exceptions import warn_user
+from knnpress.execution.dask import as_points
+from knnpress.execution.rows import is_in_memory
+from knnpress.execution.stored import StoredPoints, is_dask, is_stored
+from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
-from knnpress.parallel import MEMORY_BYTES
-from knnpress.rows import StoredPoints, is_at_hand, is_dask, is_stored
 from knnpress.typing import Array, ArrayLike, Labels
 
 __all__ = [
@@ -43,18 +44,18 @@ _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 
 
 def check_training_set(
-    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, elsewhere: bool = False
+    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, out_of_core: bool = False
 ) -> tuple[Any, Labels]:
     """Checked points and labels.
 
-    `elsewhere`: points that are not in memory may stay where they are; then they are checked as they are read.
+    `out_of_core`: points that are not in memory may stay where they are; then they are checked as they are read.
     """
     for model in (estimator, getattr(estimator, "compressor", None)):
         check_gamma(getattr(model, "gamma", None))
     _check_count(getattr(estimator, "n_prototypes", None))
     if y is None:
         raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    if elsewhere and (is_dask(X) or is_large(X)):
+    if out_of_core and (is_dask(X) or is_large(X)):
         check = partial(geometry.check, n_jobs=1)
         points: Any = as_points(X, check) if is_dask(X) else StoredPoints(X, check)
         if isinstance(points, StoredPoints) and not is_large(X):
@@ -170,7 +171,7 @@ def present(
     points: Any, labels: Labels, weight: Array | None, groups: Labels | None
 ) -> tuple[Any, Labels, Array | None, Labels | None]:
     """The points whose weight is not zero: the others are absent. Those that are not in memory stay where they are."""
-    if weight is None or weight.all() or not is_at_hand(points):
+    if weight is None or weight.all() or not is_in_memory(points):
         return points, labels, weight, groups
     kept = weight > 0
     return points[kept], labels[kept], weight[kept], None if groups is None else groups[kept]

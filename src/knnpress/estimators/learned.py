@@ -33,12 +33,14 @@ from knnpress.estimators.outliers import (
     some_rows,
 )
 from knnpress.estimators.prepared import Prepared
+from knnpress.execution.rows import LocalRows
+from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
-from knnpress.learning.descent import Problem, Start, represented
+from knnpress.geometries.base import FittableGeometry
+from knnpress.learning.descent import LabelledPrototypes, Problem, nearest_of_own_class
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
 from knnpress.progress import progress_bar
-from knnpress.rows import LocalRows, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["LearnedModel", "documented", "paper_settings"]
@@ -420,7 +422,7 @@ class LearnedModel(PrototypeModel):
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         compressor, rng = self._compressor(), as_generator(self.random_state)
         first = not hasattr(self, "prototypes_")
-        fitted = metric = geometry.fitted_to(X) if hasattr(geometry, "fitted_to") else geometry
+        fitted = metric = geometry.fitted_to(X) if isinstance(geometry, FittableGeometry) else geometry
         old = [] if first else [self.prototypes_]
         if isinstance(fitted, EmbeddedGeometry):
             metric = SquaredEuclidean()
@@ -435,7 +437,7 @@ class LearnedModel(PrototypeModel):
             if missing > 0:
                 own = y == c
                 added.append(compressor.start(X[own], y[own], metric, missing, rng, self.n_jobs))
-        start = Start(
+        start = LabelledPrototypes(
             np.concatenate([*old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
         )
         weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
@@ -444,7 +446,7 @@ class LearnedModel(PrototypeModel):
         setting: dict[str, Any] = {}
         if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
             moved, curve, setting = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
-        near = represented(rows, rows.cut(len(moved)), metric, Start(moved, start.labels))
+        near = nearest_of_own_class(rows, rows.cut(len(moved)), metric, LabelledPrototypes(moved, start.labels))
         for name, value in setting.items():  # after the work, lest it be interrupted
             setattr(self, name, value)
         self.classes_ = classes
@@ -461,17 +463,17 @@ class LearnedModel(PrototypeModel):
         compressor: StochasticCompression,
         geometry: SmoothGeometry,
         rows: LocalRows,
-        start: Start,
+        start: LabelledPrototypes,
         weights: Array,
         seed: int,
     ) -> tuple[Array, list[float], dict[str, Any]]:
         """Learn from a batch with a prior as strong as the prototypes' weights; at the first call, the setting too."""
-        wishes, descent = compressor.wishes(), compressor.descent(seed)
+        constraints, descent = compressor.constraints(), compressor.descent(seed)
         problem = Problem(rows, rows.cut(len(start.points)), geometry, start, descent, rows)
         setting: dict[str, Any] = {
-            "gamma_": wishes.gamma if wishes.gamma is not None else problem.usual_gamma,
-            **{"prior_": wishes.default.prior, "smoothing_": wishes.default.smoothing},
-            **{"vote_": wishes.vote or "nearest", "temperature_": 1.0},
+            "gamma_": constraints.gamma if constraints.gamma is not None else problem.usual_gamma,
+            **{"prior_": constraints.default.prior, "smoothing_": constraints.default.smoothing},
+            **{"vote_": constraints.vote or "nearest", "temperature_": 1.0},
         }
         setting |= {name: getattr(self, name) for name in setting if hasattr(self, name)}
         prior = setting["prior_"] if np.isfinite(setting["prior_"]) else DEFAULT.prior
@@ -485,7 +487,7 @@ class LearnedModel(PrototypeModel):
                     report and report(k, descent.max_iter, {"loss": now.loss, "error": now.error})
                 ),
             )
-        return problem.scale.points(found.theta), found.loss_curve, setting
+        return problem.scale.points(found.u), found.loss_curve, setting
 
     def _winners(self, X: ArrayLike) -> Indices:
         if getattr(self, "vote_", "nearest") == "soft" or self.n_neighbors > 1:

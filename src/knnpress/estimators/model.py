@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from knnpress.cluster import lazily
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.sizing import try_sizes
 from knnpress.estimators.checks import (
@@ -29,13 +28,15 @@ from knnpress.estimators.checks import (
 )
 from knnpress.estimators.notebook import model_summary
 from knnpress.estimators.prepared import Prepared, prepared
+from knnpress.execution.dask import lazily
+from knnpress.execution.stored import check_block, is_dask
+from knnpress.execution.threads import map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
+from knnpress.geometries.base import FittableGeometry, SearchableGeometry
 from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
-from knnpress.parallel import map_blocks, one_blas_thread, row_blocks
 from knnpress.progress import progress_bar
-from knnpress.rows import check_block, is_dask
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 __all__ = ["PrototypeModel", "both"]
@@ -80,7 +81,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         weight = check_sample_weight(sample_weight, class_weight, labels)
         group = None if groups is None else check_groups(groups, len(points))
         points, labels, weight, group = present(points, labels, weight, group)
-        if hasattr(geometry, "fitted_to") and not (learns and isinstance(geometry, EmbeddedGeometry)):
+        if isinstance(geometry, FittableGeometry) and not (learns and isinstance(geometry, EmbeddedGeometry)):
             geometry = geometry.fitted_to(points, weight)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
@@ -232,9 +233,9 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def _nearest(self, X: ArrayLike, k: int) -> tuple[Array, Indices]:
         points, ready = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
-        search, distances = getattr(self._fitted_geometry(), "nearest_to", None), ready.distances
-        if search is not None and len(points) >= LEAST_QUERIES:
-            distances = search(self.prototypes_, k)
+        geometry, distances = self._fitted_geometry(), ready.distances
+        if len(points) >= LEAST_QUERIES and isinstance(geometry, SearchableGeometry):
+            distances = geometry.nearest_to(self.prototypes_, k)
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
 
     def _check_query(self, X: ArrayLike) -> tuple[Array, Prepared]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.parallel import row_blocks
-from knnpress.rows import is_dask
+from knnpress.execution.stored import is_dask
+from knnpress.execution.threads import row_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = [

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from knnpress.execution.threads import BLOCK_BYTES
 from knnpress.geometries import EmbeddedGeometry, Geometry, SquaredEuclidean
 from knnpress.neighbors import ByClass
-from knnpress.parallel import BLOCK_BYTES
 from knnpress.typing import Array
 
 __all__ = ["Prepared", "prepared"]

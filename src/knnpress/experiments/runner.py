@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.execution.threads import map_tasks
 from knnpress.experiments.exhibits import write_exhibit
 from knnpress.experiments.measure import best_seconds, measure
 from knnpress.experiments.methods import CONDENSING
@@ -21,7 +22,6 @@ from knnpress.experiments.records import Recorder
 from knnpress.experiments.study import Cell, ours
 from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import replacing
-from knnpress.parallel import map_tasks
 from knnpress.typing import Callback
 
 __all__ = ["run_plan"]

@@ -12,10 +12,25 @@ import numpy as np
 
 from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
-from knnpress.parallel import map_blocks, row_blocks
-from knnpress.typing import Array, ArrayLike
+from knnpress.execution.threads import map_blocks, row_blocks
+from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["Chart", "EmbeddedGeometry", "Focus", "Geometry", "Linearization", "Linearize", "Placed", "SmoothGeometry"]
+__all__ = [
+    "Chart",
+    "CheapGeometry",
+    "CloudGeometry",
+    "EmbeddedGeometry",
+    "FittableGeometry",
+    "Focus",
+    "Geometry",
+    "Linearization",
+    "Linearize",
+    "Placed",
+    "SearchableGeometry",
+    "SmoothCloudGeometry",
+    "SmoothGeometry",
+    "TimedGeometry",
+]
 
 #: Share of the largest weight below which a pair has no say in a pullback
 _NEGLIGIBLE_WEIGHT = 1e-12
@@ -57,6 +72,74 @@ class Geometry(Protocol):
         ...
 
 
+# What a geometry may offer beside this, each with what is done where it does not.
+
+
+@runtime_checkable
+class SearchableGeometry(Protocol):
+    """It finds nearest neighbours without all distances; elsewhere all are computed."""
+
+    def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
+        """Like `Geometry.distances_to`, but all except the k least values of a row may be infinity."""
+        ...
+
+
+@runtime_checkable
+class FittableGeometry(Protocol):
+    """It has parameters that the data choose; others are used as they are."""
+
+    def fitted_to(self, X: Array, weights: ArrayLike | None = None) -> Geometry:
+        """The geometry to use for checked points like X."""
+        ...
+
+
+@runtime_checkable
+class CloudGeometry(Protocol):
+    """Its points are clouds of points; others are arrays, with their dimension in their shape."""
+
+    def n_dims_of(self, X: Any) -> int:
+        """Dimension of the points of checked clouds."""
+        ...
+
+
+@runtime_checkable
+class SmoothCloudGeometry(CloudGeometry, Protocol):
+    """What learning asks of points that are no arrays of one shape."""
+
+    def summarize(self, X: Any) -> Array:
+        """A vector of each point, (n, d), that serves where only roughly alike ones are to be found."""
+        ...
+
+    def spread(self, X: Any, weight: Array | None, start: Array, own: Indices) -> float:
+        """The unit of parameters: how far points are from their own start, since the chart has no place for them."""
+        ...
+
+
+@runtime_checkable
+class TimedGeometry(Protocol):
+    """It says how long its pairs take; of others, pairs are taken to take d, the number of features."""
+
+    def pair_work(self, d: int) -> float:
+        """How long a pair of points of size d takes in a descent, in units of JBLD's at d = 1.
+
+        Where all pairs would take too long, only the quick geometry is tried.
+        """
+        ...
+
+
+@runtime_checkable
+class CheapGeometry(Protocol):
+    """Its pairs cost so little that small blocks of rows are joined; of others, blocks are taken as they come.
+
+    Attributes
+    ----------
+    least_work : int
+        Multiplications, as many as a pair has numbers, below which a block is not worth a call of its own.
+    """
+
+    least_work: int
+
+
 @runtime_checkable
 class EmbeddedGeometry(Geometry, Protocol):
     """A geometry in which points are vectors under the squared Euclidean distance: enough for learning, too."""
@@ -92,12 +175,6 @@ class SmoothGeometry(Geometry, Protocol):
     slacks : tuple of float
         How loosely distances may be solved or their gradients computed, from the first steps of a descent to the last,
         in units of the geometry's own tolerance; (1.0,) where there is nothing to gain.
-    pair_work : callable, optional
-        From the size d of points to how long a pair of them takes in a descent, in units of JBLD's at d = 1. Where all
-        pairs would take too long, only the quick geometry is tried. Without it, d.
-    least_work : int, optional
-        Multiplications, as many as a pair has numbers, below which a block of rows is not worth a call of its own.
-        Without it, blocks are taken as they come.
     """
 
     exact_gradient: bool

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress import _core
 from knnpress.clouds import LARGEST, Clouds
 from knnpress.exceptions import InvalidPointError
+from knnpress.execution.threads import BLOCK_BYTES, map_blocks
 from knnpress.geometries.base import (
     Focus,
     Geometry,
@@ -29,7 +30,6 @@ from knnpress.geometries.base import (
 from knnpress.geometries.charts import CloudChart
 from knnpress.geometries.cloud_search import Shelf, mean_bounds, relaxed_transport, shelves, weights_of
 from knnpress.geometries.search import least_k
-from knnpress.parallel import BLOCK_BYTES, map_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["CloudEMD", "CloudSinkhorn"]

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
+from knnpress.execution.threads import map_blocks
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import (
     EmbeddedGeometry,
@@ -32,7 +33,6 @@ from knnpress.geometries.base import (
 from knnpress.geometries.charts import RootChart, SoftmaxChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import least_k, pivots
-from knnpress.parallel import map_blocks
 from knnpress.typing import Array, ArrayLike
 
 __all__ = ["EMD", "Sinkhorn"]

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError, warn_user
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.base import (
     EmbeddedGeometry,
     Focus,
@@ -39,7 +40,6 @@ from knnpress.geometries.spectral import (
     matrix_sqrt,
     whitened_log,
 )
-from knnpress.parallel import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
 __all__ = ["AIRM", "JBLD", "LogEuclidean"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from knnpress import _core
-from knnpress.parallel import map_blocks, row_blocks
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array
 
 __all__ = [

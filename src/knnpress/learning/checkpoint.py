@@ -18,24 +18,21 @@ from safetensors import safe_open
 
 from knnpress.files import check_output, replacing
 from knnpress.learning.fingerprint import changes
-from knnpress.typing import Array
+from knnpress.learning.state import Arrays, DescentState, Keep, pack, unpack
 
-__all__ = ["Checkpoint", "Keep", "State", "checkpoint_at", "pack", "unpack"]
+__all__ = ["Checkpoint", "checkpoint_at"]
 
-State = dict[str, Array]
-#: Takes a function that returns the state of a step under way; calls it only when it is time to write.
-Keep = Callable[[Callable[[], State]], None]
-#: A step of a fit: from the state that an earlier process left of it, if any, to what it gives.
-Compute = Callable[[State | None, Keep | None], State]
+#: A step of a fit: from the state in which an earlier process left its descent, if any, to the step's result.
+Compute = Callable[[DescentState | None, Keep | None], Arrays]
 
-_FORMAT, _VERSION = "knnpress-checkpoint", 2
+_FORMAT, _VERSION = "knnpress-checkpoint", 3
 _SECONDS = 2.0  # between two writings, at least
 _PAUSE = 50.0  # and this many times as long as the last one took: large states must not slow the fit
 _DTYPES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
 class Checkpoint:
-    """The steps of a fit that are done, and the state of the one under way.
+    """The results of the steps of a fit that are done, and the state of the descent that is under way.
 
     A fit is a sequence of steps, always the same for the same data and parameters, so a step is known by its number.
 
@@ -54,21 +51,21 @@ class Checkpoint:
 
     def __init__(self, path: Path | None, about: dict[str, str]) -> None:
         self._path, self._about = path, {"knnpress": version("knnpress"), **about}
-        self._done: list[State] = []
-        self._left: State | None = None
+        self._done: list[Arrays] = []
+        self._under_way: DescentState | None = None
         self._n_steps = 0
         self.told = {"iterations": 0, "notes": 0}
         self._due = time.monotonic() + _SECONDS
         if path is not None and path.exists():
             self._read(path)
 
-    def step(self, compute: Compute) -> State:
-        """What the next step gives: from the file, or computed, going on from where the file says it was."""
+    def step(self, compute: Compute) -> Arrays:
+        """The result of the next step: from the file, or computed, going on from where the file says it was."""
         if self._path is None:
             return compute(None, None)
         if self._n_steps == len(self._done):
-            left, self._left = self._left, None
-            self._done.append(compute(left, self._keep))
+            state, self._under_way = self._under_way, None
+            self._done.append(compute(state, self._keep))
             self._keep(lambda: None)
         self._n_steps += 1
         return self._done[self._n_steps - 1]
@@ -78,7 +75,7 @@ class Checkpoint:
         if self._path is not None:
             self._path.resolve().unlink(missing_ok=True)
 
-    def _keep(self, read: Callable[[], State | None]) -> None:
+    def _keep(self, read: Callable[[], DescentState | None]) -> None:
         begin = time.monotonic()
         if begin < self._due:
             return
@@ -89,10 +86,11 @@ class Checkpoint:
         now = time.monotonic()
         self._due = now + max(_SECONDS, _PAUSE * (now - begin))
 
-    def _write(self, left: State | None) -> None:
+    def _write(self, under_way: DescentState | None) -> None:
         assert self._path is not None
-        states = {str(k): state for k, state in enumerate(self._done)} | {"left": left or {}}
-        arrays = {key: array for name, state in states.items() for key, array in pack(name, state).items()}
+        arrays = {} if under_way is None else pack("under way", under_way.to_arrays())
+        for k, result in enumerate(self._done):
+            arrays |= pack(str(k), result)
         tensors = {key: np.asarray(array, order="C") for key, array in arrays.items()}
         facts = {"version": _VERSION, "about": self._about, "n_done": len(self._done), "told": self.told}
         facts["checksum"] = _checksum(facts, tensors)
@@ -120,7 +118,8 @@ class Checkpoint:
                 raise ValueError("it is damaged")
             changed = changes(facts["about"], self._about)
             self._done = [unpack(str(k), tensors) for k in range(facts["n_done"])]
-            self._left = unpack("left", tensors) or None
+            state = unpack("under way", tensors)
+            self._under_way = DescentState.from_arrays(state) if state else None
             self.told = {name: int(facts["told"][name]) for name in self.told}
         except OSError:
             raise
@@ -149,17 +148,7 @@ def checkpoint_at(path: str | os.PathLike[str] | None, about: Callable[[], dict[
     checkpoint.remove()
 
 
-def pack(name: str, state: State) -> State:
-    """The same arrays under names that begin with `name`."""
-    return {f"{name}/{key}": array for key, array in state.items()}
-
-
-def unpack(name: str, state: State) -> State:
-    """What `pack` put under `name`."""
-    return {key.removeprefix(f"{name}/"): array for key, array in state.items() if key.startswith(f"{name}/")}
-
-
-def _checksum(facts: dict[str, Any], tensors: State) -> str:
+def _checksum(facts: dict[str, Any], tensors: Arrays) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(tensors):
         array = tensors[name]

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.learning.descent import Descent
+from knnpress.learning.descent import DescentOptions
 from knnpress.learning.job import Job, View
-from knnpress.learning.part import Part
 from knnpress.learning.selection import (
     HeldOut,
-    Seen,
+    HeldOutResult,
     Setting,
     Vote,
+    best_result,
     better_vote,
-    between,
     candidates,
-    chosen,
     is_better,
     is_hopeless,
+    settings_between,
 )
+from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Indices
 
 __all__ = ["Choice", "choose"]
@@ -36,7 +36,7 @@ _ITERATIONS, _TOL = 100, 1e-2
 
 @dataclass(frozen=True)
 class Choice:
-    """What held-out points speak for.
+    """What was chosen by the held-out points.
 
     Attributes
     ----------
@@ -44,10 +44,11 @@ class Choice:
     setting : Setting
     vote : {"nearest", "soft"}
     temperature : float
+        Factor of the log-odds.
     selection : list of dict
-        What they said of each setting.
-    held_out : Seen or None
-        The setting chosen, as they saw it under the geometry chosen; None where they did not.
+        A summary of each setting's result.
+    held_out : HeldOutResult or None
+        That of the chosen setting under the chosen geometry; None where it was not tried there.
     """
 
     view: View
@@ -55,7 +56,7 @@ class Choice:
     vote: Vote
     temperature: float
     selection: list[dict[str, Any]]
-    held_out: Seen | None = None
+    held_out: HeldOutResult | None = None
 
 
 def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: Array | None, job: Job) -> Choice:
@@ -63,78 +64,78 @@ def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: A
 
     With `either`, the quick geometry itself is taken where it is better by more than noise.
     """
-    noise, default, judge = job.descent.label_noise, job.wishes.default, job.wishes.judge
+    noise, default, judge = job.descent.label_noise, job.constraints.default, job.constraints.judge
     first = quick or view
-    seen, parts = {}, _parts(first, folds, job)
-    seen[first.name] = _search(first, parts, folds, groups, job)
-    best = {first.name: chosen(seen[first.name], default, judge, noise)}
-    shortlist = between(default, best[first.name].setting)
+    results, trainers = {}, _trainers(first, folds, job)
+    results[first.name] = _search(first, trainers, folds, groups, job)
+    best = {first.name: best_result(results[first.name], default, judge, noise)}
+    shortlist = settings_between(default, best[first.name].setting)
     if quick is not None and (either or len(shortlist) > 1):
-        seen[view.name] = _search(view, _parts(view, folds, job, parts), folds, groups, job, shortlist)
-        best[view.name] = chosen(seen[view.name], default, judge, noise)
+        results[view.name] = _search(view, _trainers(view, folds, job, trainers), folds, groups, job, shortlist)
+        best[view.name] = best_result(results[view.name], default, judge, noise)
     winner = view
     if quick is not None and either:
         losses, others = (best[name].losses(judge, noise)[0] for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
-    best_one = best.get(winner.name, best[first.name])
-    vote = job.wishes.vote or better_vote(best_one, noise)
+    winning = best.get(winner.name, best[first.name])
+    vote = job.constraints.vote or better_vote(winning, noise)
     selection = [
-        {"metric": name, **one.summary(judge, noise), "chosen": one is best_one}
-        for name, several in seen.items()
-        for one in several
+        {"metric": name, **result.summary(judge, noise), "chosen": result is winning}
+        for name, of_view in results.items()
+        for result in of_view
     ]
     held_out = best.get(winner.name)
-    return Choice(winner, best_one.setting, vote, best_one.losses(vote, noise)[1], selection, held_out)
+    return Choice(winner, winning.setting, vote, winning.losses(vote, noise)[1], selection, held_out)
 
 
-def _parts(view: View, folds: Folds, job: Job, quick: list[Part] | None = None) -> list[Part]:
-    """What is learned from in each fold."""
+def _trainers(view: View, folds: Folds, job: Job, quick: list[Trainer] | None = None) -> list[Trainer]:
+    """A trainer for each fold, on the points that it does not hold out."""
     job = replace(job, descent=_short(job))
-    rows = [view.sample.some(kept) for kept, _ in folds]
+    rows = [view.sample.subset(kept) for kept, _ in folds]
     views = [replace(view, sample=some, rows=some, blocks=some.cut(job.n_prototypes)) for some in rows]
-    return [Part(one, job, quick[k] if quick else None) for k, one in enumerate(views)]
+    return [Trainer(fold, job, quick[k] if quick else None) for k, fold in enumerate(views)]
 
 
 def _search(
     view: View,
-    parts: list[Part],
+    trainers: list[Trainer],
     folds: Folds,
     groups: Array | None,
     job: Job,
     shortlist: list[Setting] | None = None,
-) -> list[Seen]:
-    """What the held-out points of the folds say of each candidate; the hopeless are left after their first folds."""
-    noise, judge, n_classes = job.descent.label_noise, job.wishes.judge, int(view.sample.y.max()) + 1
-    seen: list[Seen] = []
+) -> list[HeldOutResult]:
+    """The result of each candidate on the held-out points; hopeless ones are left after their first folds."""
+    noise, judge, n_classes = job.descent.label_noise, job.constraints.judge, int(view.sample.y.max()) + 1
+    results: list[HeldOutResult] = []
 
-    def best() -> Seen:
-        return chosen(seen, job.wishes.default, judge, noise)
+    def best() -> HeldOutResult:
+        return best_result(results, job.constraints.default, judge, noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
-        job.wishes.settings,
+        job.constraints.settings,
         job.n_prototypes > n_classes,
-        job.wishes.fewer,
+        job.constraints.fewer,
         lambda: best().setting,
-        lambda: is_hopeless(seen[-1], seen[-2], judge, noise),
+        lambda: is_hopeless(results[-1], results[-2], judge, noise),
     )
     for setting in settings:
-        if any(one.setting == setting for one in seen):
+        if any(other.setting == setting for other in results):
             continue
-        one = Seen(setting)
-        for part, (_, out) in zip(parts, folds, strict=True):
-            held_out = view.sample.some(out)
+        result = HeldOutResult(setting)
+        for trainer, (_, out) in zip(trainers, folds, strict=True):
+            held_out = view.sample.subset(out)
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
-            one.add(*part.scores(setting, held_out, n_classes), points, part.gamma(setting))
-            if seen and one.n_folds < len(folds) and is_hopeless(one, best(), judge, noise):
+            result.add(*trainer.scores(setting, held_out, n_classes), points, trainer.gamma(setting))
+            if results and result.n_folds < len(folds) and is_hopeless(result, best(), judge, noise):
                 break
-        seen.append(one)
-        job.progress.note(view.name, one.summary(judge, noise))
-    return seen
+        results.append(result)
+        job.progress.note(view.name, result.summary(judge, noise))
+    return results
 
 
-def _short(job: Job) -> Descent:
+def _short(job: Job) -> DescentOptions:
     """How folds go down: on all points at once, and not to the very end."""
     descent = job.descent
     return replace(

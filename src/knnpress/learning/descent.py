@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from knnpress.execution.rows import BlockFunction, LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
-from knnpress.learning.checkpoint import Keep, State, pack, unpack
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import Follow, Optimum, minimize, minimize_batches
 from knnpress.learning.prior import Prior, spread
-from knnpress.rows import LocalRows, Rows, Work
+from knnpress.learning.state import DescentState, Keep
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Descent", "Optimizer", "Problem", "Start", "represented"]
+__all__ = ["DescentOptions", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
 
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
@@ -27,15 +27,15 @@ _LOOSE_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a descent begins: prototypes, and their labels."""
+class LabelledPrototypes:
+    """Prototypes and their labels: where a descent begins, or where it has ended."""
 
     points: Array
     labels: Labels
 
 
 @dataclass(frozen=True)
-class Descent:
+class DescentOptions:
     """Options of the optimiser, the same for every setting.
 
     Attributes
@@ -77,8 +77,8 @@ class Problem:
     rows : Rows
     blocks : list of slice
     geometry : SmoothGeometry
-    start : Start
-    descent : Descent
+    start : LabelledPrototypes
+    descent : DescentOptions
     sample : LocalRows
         Points in memory to measure the start by; `rows` themselves, where they are few.
     unit : float or None
@@ -99,8 +99,8 @@ class Problem:
         rows: Rows,
         blocks: Sequence[slice],
         geometry: SmoothGeometry,
-        start: Start,
-        descent: Descent,
+        start: LabelledPrototypes,
+        descent: DescentOptions,
         sample: LocalRows,
         unit: float | None = None,
     ) -> None:
@@ -141,7 +141,7 @@ class Problem:
         *,
         begin: Array | None = None,
         callback: Follow | None = None,
-        state: State | None = None,
+        state: DescentState | None = None,
         keep: Keep | None = None,
     ) -> Optimum:
         """Descend from the start, from the parameters `begin`, or from where a descent was broken off.
@@ -155,9 +155,8 @@ class Problem:
         method = descent.method(self.geometry)
         if method == "adam":
             return self._by_batches(objective, u, callback, state, keep)
-        curve: list[float] = [] if state is None else state["earlier"].tolist()
         slacks = self.geometry.slacks
-        n_stages = len(slacks) if state is None else int(state["n_left"])
+        curve, n_stages = ([], len(slacks)) if state is None else (state.earlier_curve, state.n_stages_left)
         for n_left in range(n_stages, 0, -1):
             objective.slack = slacks[-n_left]
             if state is not None:
@@ -170,18 +169,18 @@ class Problem:
                 tol=descent.tol,
                 gradient_tol=_LOOSE_GRADIENT * objective.slack if n_left > 1 else 0.1 * _LOOSE_GRADIENT,
                 learning_rate=descent.learning_rate,
-                callback=None if callback is None else partial(_shifted, callback, len(curve)),
+                callback=None if callback is None else partial(_count_on, callback, len(curve)),
                 state=state,
-                keep=_keep_also(keep, partial(_stage, objective, curve, n_left)),
+                keep=None if keep is None else partial(_keep_descent, keep, [objective], curve, n_left),
             )
-            u, curve = found.theta, curve[:-1] + found.loss_curve
+            u, curve = found.u, curve[:-1] + found.loss_curve
             if found.reason in ("flat", "max_iter", "callback"):
                 break
             state = None
         return Optimum(u, curve, found.reason)
 
     def _by_batches(
-        self, objective: Objective, u: Array, callback: Follow | None, state: State | None, keep: Keep | None
+        self, objective: Objective, u: Array, callback: Follow | None, state: DescentState | None, keep: Keep | None
     ) -> Optimum:
         descent = self.descent
         rng = np.random.default_rng(descent.seed)
@@ -196,25 +195,27 @@ class Problem:
             rng=rng,
             callback=callback,
             state=state,
-            keep=_keep_also(keep, partial(_memories, batches)),
+            keep=None if keep is None else partial(_keep_descent, keep, batches, [], 1),
         )
 
 
-def represented(rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, start: Start) -> Indices:
-    """Which prototype stands for each training point: the nearest of its own class, (n,)."""
-    return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, start), blocks)])
+def nearest_of_own_class(
+    rows: Rows, blocks: Sequence[slice], geometry: SmoothGeometry, prototypes: LabelledPrototypes
+) -> Indices:
+    """Which prototype of its own class is nearest to each training point, (n,)."""
+    return np.concatenate([own for own, _ in rows.map(partial(_own_and_gap, geometry, prototypes), blocks)])
 
 
-def _own_and_gap(geometry: SmoothGeometry, start: Start) -> Work:
+def _own_and_gap(geometry: SmoothGeometry, prototypes: LabelledPrototypes) -> BlockFunction:
     """Each point's nearest prototype of its own class, and how much nearer or farther the others are."""
-    linearize = geometry.linearize_at(start.points, geometry.slacks[0])  # roughly is enough
+    linearize = geometry.linearize_at(prototypes.points, geometry.slacks[0])  # roughly is enough
 
-    def work(X: Array, y: Labels, *_: Any) -> tuple[tuple[Indices, Array], None]:
-        D, same = linearize(X).D, y[:, None] == start.labels
+    def on_block(X: Array, y: Labels, *_: Any) -> tuple[tuple[Indices, Array], None]:
+        D, same = linearize(X).D, y[:, None] == prototypes.labels
         own, other = np.where(same, D, np.inf), np.where(same, np.inf, D)
         return (own.argmin(axis=1), np.abs(other.min(axis=1) - own.min(axis=1))), None
 
-    return work
+    return on_block
 
 
 def _median(values: Array, weight: Array | None) -> float:
@@ -227,25 +228,27 @@ def _median(values: Array, weight: Array | None) -> float:
     return 0.5 * float(values[order[low]] + values[order[min(high, len(order) - 1)]])
 
 
-def _keep_also(keep: Keep | None, more: Callable[[], State]) -> Keep | None:
-    """Keep more with each state."""
-    return None if keep is None else lambda read: keep(lambda: {**read(), **more()})
+def _keep_descent(
+    keep: Keep,
+    objectives: list[Objective],
+    earlier_curve: list[float],
+    n_stages_left: int,
+    read_optimizer: Callable[[], DescentState],
+) -> None:
+    """Keep the state of an optimiser together with what only the descent knows."""
+
+    def read() -> DescentState:
+        memories = [one.state() for one in objectives]
+        return replace(read_optimizer(), earlier_curve=earlier_curve, n_stages_left=n_stages_left, memories=memories)
+
+    keep(read)
 
 
-def _stage(objective: Objective, earlier: list[float], n_left: int) -> State:
-    """What a stage of `Problem.learn` has to know to go on."""
-    return {"earlier": np.array(earlier), "n_left": np.array(n_left), **_memories([objective])}
+def _restore(objectives: list[Objective], state: DescentState) -> None:
+    for one, memory in zip(objectives, state.memories, strict=True):
+        one.restore(state.u, memory)
 
 
-def _memories(objectives: list[Objective]) -> State:
-    return {key: array for k, one in enumerate(objectives) for key, array in pack(f"memory {k}", one.state()).items()}
-
-
-def _restore(objectives: list[Objective], state: State) -> None:
-    for k, one in enumerate(objectives):
-        one.restore(state["theta"], unpack(f"memory {k}", state))
-
-
-def _shifted(callback: Follow, done: int, k: int, theta: Array, now: Evaluation) -> bool | None:
+def _count_on(callback: Follow, n_before: int, k: int, u: Array, now: Evaluation) -> bool | None:
     """Number the iterations of a later stage on; its start was the end of the stage before."""
-    return callback(k + max(0, done - 1), theta, now) if k > 0 or done == 0 else None
+    return callback(k + max(0, n_before - 1), u, now) if k > 0 or n_before == 0 else None

@@ -1,4 +1,9 @@
-"""The whole of learning: choose a setting by cross-validation of whole fits, then fit once on all points."""
+"""The whole of learning: choose a setting by cross-validation of whole fits, then fit once on all points.
+
+Where gamma is chosen: `descent.Problem` measures the usual one at the start (`usual_gamma`); a setting's `sharpness`
+(`selection.AXES`) says how far from it to go, and `crossvalidation.choose` compares settings by their held-out loss;
+`job.Constraints.gamma_at` makes a number of both, unless the user gave one.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.learning.checkpoint import Checkpoint, Keep, State
+from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
-from knnpress.learning.descent import Descent, Start, represented
-from knnpress.learning.job import Job, Progress, View, Wishes
-from knnpress.learning.part import Part
-from knnpress.learning.selection import Seen, Setting, Vote, make_folds
+from knnpress.learning.descent import DescentOptions, LabelledPrototypes, nearest_of_own_class
+from knnpress.learning.job import Constraints, Job, Progress, View
+from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
+from knnpress.learning.state import Arrays, DescentState, Keep
+from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Callback, Labels
 
 __all__ = ["Learned", "learn"]
@@ -39,9 +45,9 @@ class Learned:
     weights : ndarray of shape (m,)
         Weight of the training points that each prototype stands for.
     selection : list of dict
-        What held-out points said of each setting.
-    held_out : Seen or None
-        Those points, and how the setting chosen served them; None where nothing was held out.
+        A summary of each setting's result on held-out points.
+    held_out : HeldOutResult or None
+        That of the chosen setting; None where nothing was held out.
     """
 
     view: View
@@ -55,7 +61,7 @@ class Learned:
     reason: str
     weights: Array
     selection: list[dict[str, Any]]
-    held_out: Seen | None = None
+    held_out: HeldOutResult | None = None
 
 
 def learn(
@@ -63,8 +69,8 @@ def learn(
     quick: View | None,
     either: bool,
     n_prototypes: int,
-    descent: Descent,
-    wishes: Wishes,
+    descent: DescentOptions,
+    constraints: Constraints,
     *,
     groups: Array | None = None,
     checkpoint: Checkpoint,
@@ -81,16 +87,16 @@ def learn(
     either : bool
         Whether the prototypes may be learned in the quick geometry, where that is better by more than noise.
     n_prototypes : int
-    descent : Descent
-    wishes : Wishes
+    descent : DescentOptions
+    constraints : Constraints
     groups : ndarray of shape (n,) or None
         The group of each point of the sample.
     checkpoint : Checkpoint
     callback : callable or None
     """
-    job = Job(n_prototypes, descent, wishes, checkpoint, Progress(callback, checkpoint.told))
-    choice = Choice(view, wishes.default, wishes.judge, 1.0, [])
-    if wishes.leaves_open or either:
+    job = Job(n_prototypes, descent, constraints, checkpoint, Progress(callback, checkpoint.told))
+    choice = Choice(view, constraints.default, constraints.judge, 1.0, [])
+    if constraints.leave_anything_open or either:
         folds = make_folds(view.sample.y, groups, descent.seed)
         if folds:
             choice = choose(view, quick, either, folds, groups, job)
@@ -103,19 +109,19 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
     It begins at the start: warm starts only save time within cross-validation.
     """
     view, setting = choice.view, choice.setting
-    whole = Part(view, job)
-    problem, gamma = whole.problem(setting), whole.gamma(setting)
+    trainer = Trainer(view, job)
+    problem, gamma = trainer.problem(setting), trainer.gamma(setting)
 
-    def descend(state: State | None, keep: Keep | None) -> State:
+    def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
         found = problem.learn(
             gamma, setting.prior, setting.smoothing, callback=job.progress.of_descent(), state=state, keep=keep
         )
         curve, reason = np.array(found.loss_curve), np.frombuffer(found.reason.encode(), np.uint8)
-        return {"u": found.theta, "curve": curve, "reason": reason}
+        return {"u": found.u, "curve": curve, "reason": reason}
 
     found = job.checkpoint.step(descend)
-    learned = Start(problem.scale.points(found["u"]), problem.start.labels)
-    own = represented(view.rows, view.blocks, view.geometry, learned)
+    learned = LabelledPrototypes(problem.scale.points(found["u"]), problem.start.labels)
+    own = nearest_of_own_class(view.rows, view.blocks, view.geometry, learned)
     return Learned(
         view=view,
         points=learned.points,

@@ -1,4 +1,4 @@
-"""What a fit works on, what the user wishes of it, and who follows it."""
+"""What a fit works on, what the user has fixed, and who follows it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from knnpress.execution.rows import LocalRows, Rows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.checkpoint import Checkpoint
-from knnpress.learning.descent import Descent, Start
+from knnpress.learning.descent import DescentOptions, LabelledPrototypes
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim import Follow
 from knnpress.learning.selection import DEFAULT, Setting, Vote
-from knnpress.rows import LocalRows, Rows
 from knnpress.typing import Array, Callback
 
-__all__ = ["Job", "Progress", "View", "Wishes"]
+__all__ = ["Constraints", "Job", "Progress", "View"]
 
 #: From points in memory with their labels and a number of prototypes to a start
-MakeStart = Callable[[LocalRows, int], Start]
+MakeStart = Callable[[LocalRows, int], LabelledPrototypes]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Constraints:
     """What the user has fixed; all else is chosen by cross-validation.
 
     Attributes
@@ -80,12 +80,12 @@ class Wishes:
         return self.vote or "soft"
 
     def gamma_at(self, usual: float, setting: Setting) -> float:
-        """The gamma that a setting stands for where the usual one is this."""
+        """The user's gamma, or else the usual one, changed as the setting's sharpness says."""
         return usual * setting.sharpness**0.5 if self.gamma is None else self.gamma
 
     @property
-    def leaves_open(self) -> bool:
-        """Whether anything is to be chosen."""
+    def leave_anything_open(self) -> bool:
+        """Whether anything is to be chosen by cross-validation."""
         return len(self.settings) < len(vars(DEFAULT)) or self.vote is None
 
 
@@ -94,8 +94,8 @@ class Job:
     """What stays the same through all descents of a fit."""
 
     n_prototypes: int
-    descent: Descent
-    wishes: Wishes
+    descent: DescentOptions
+    constraints: Constraints
     checkpoint: Checkpoint
     progress: Progress
 
@@ -112,7 +112,7 @@ class Progress:
         if self.callback is None:
             return None
 
-        def report(k: int, theta: Array, now: Evaluation) -> Any:
+        def report(k: int, u: Array, now: Evaluation) -> Any:
             self.told["iterations"] += k > 0
             self.last = {"loss": now.loss, "error": now.error}
             assert self.callback is not None
@@ -121,7 +121,7 @@ class Progress:
         return report
 
     def note(self, metric: str, summary: dict[str, Any]) -> None:
-        """Tell what held-out points said of a setting, unless that was told before the fit was broken off."""
+        """Tell a setting's held-out error, unless that was told before the fit was broken off."""
         self.n_notes += 1
         if self.callback is not None and self.n_notes > self.told["notes"]:
             self.told["notes"] = self.n_notes

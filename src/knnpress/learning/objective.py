@@ -9,10 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from knnpress.geometries.base import Chart, Focus, SmoothGeometry
+from knnpress.execution.rows import BlockFunction, LocalRows, Memory, Rows, as_bytes
+from knnpress.geometries.base import Chart, CheapGeometry, Focus, SmoothGeometry
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.prior import Prior
-from knnpress.rows import LocalRows, Memory, Rows, Work, bytes_of
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array, Labels
 
 __all__ = ["Evaluation", "Objective", "Scale"]
@@ -119,7 +120,8 @@ class Objective:
         blocks = rows.cut(len(labels)) if blocks is None else blocks
         if rows.in_memory:
             work_per_row = len(labels) * int(np.prod(rows.shape[1:]))
-            blocks = _joined(blocks, getattr(geometry, "least_work", 0) // work_per_row)
+            least_work = geometry.least_work if isinstance(geometry, CheapGeometry) else 0
+            blocks = _joined(blocks, least_work // work_per_row)
         self._blocks = blocks
         self._memory = rows.memory() if memory is None else memory
 
@@ -128,12 +130,12 @@ class Objective:
         placed = self.scale.chart.at(self.scale.theta(u))
         total, n_points = _total(self.rows.weight, self._blocks), sum(b.stop - b.start for b in self._blocks)
         terms = _Terms(self.geometry, self.labels, self.loss, total, n_points)
-        make = partial(_evaluation, terms, placed.points, self.slack)
-        loss, gradient, error = self.rows.sum(make, self._blocks, self._memory)
+        make_function = partial(_evaluation, terms, placed.points, self.slack)
+        loss, gradient, error = self.rows.sum(make_function, self._blocks, self._memory)
         penalty, pull = self.prior(u)
         return Evaluation(loss + penalty, self.scale.unit * placed.pullback(gradient) + pull, error)
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> Arrays:
         """What earlier calls left that later results depend on, if only within the geometry's tolerance.
 
         That is, what memories name in their attribute ``kept``.
@@ -146,7 +148,7 @@ class Objective:
             if getattr(memory, name) is not None
         }
 
-    def restore(self, u: Array, state: dict[str, Array]) -> None:
+    def restore(self, u: Array, state: Arrays) -> None:
         """Go on as after the calls before `state`; any u will do."""
         if not state:
             return
@@ -163,7 +165,7 @@ class Objective:
         rows = self.rows
         n_parts = max(1, round(rows.shape[0] / size))
         if isinstance(rows, LocalRows) and rows.in_memory:
-            return [self._part(rows.some(k)) for k in np.array_split(rng.permutation(rows.shape[0]), n_parts)]
+            return [self._part(rows.subset(k)) for k in np.array_split(rng.permutation(rows.shape[0]), n_parts)]
         order = np.array_split(rng.permutation(len(self._blocks)), min(n_parts, len(self._blocks)))
         return [self._part(rows, [self._blocks[k] for k in np.sort(part)], self._memory) for part in order]
 
@@ -199,7 +201,7 @@ class _Terms:
         n_drawn = min(n, -(-n * _REACH // self.n_points))
         if not self.loss.smoothing or n_drawn == n:
             return None
-        drawn = np.random.default_rng(zlib.crc32(bytes_of(X[:1]))).choice(n, n_drawn, replace=False)
+        drawn = np.random.default_rng(zlib.crc32(as_bytes(X[:1]))).choice(n, n_drawn, replace=False)
         reach = np.zeros(n)
         reach[drawn] = n / n_drawn
         return reach
@@ -215,11 +217,13 @@ class _Terms:
         return Focus(same, gap if reach is None else np.where(reach > 0, np.inf, gap))
 
 
-def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
+def _evaluation(terms: _Terms, Z: Array, slack: float) -> BlockFunction:
     """Loss, gradient in Z and error of a block, weighted."""
     linearize = terms.geometry.linearize_at(Z, slack)
 
-    def work(X: Array, y: Labels, weight: Array | None, memory: object) -> tuple[tuple[float, Array, float], object]:
+    def on_block(
+        X: Array, y: Labels, weight: Array | None, memory: object
+    ) -> tuple[tuple[float, Array, float], object]:
         share = np.full(len(X), 1.0 / terms.total) if weight is None else weight / terms.total
         same, reach = y[:, None] == terms.labels, terms.reach(X)
         step = linearize(X, memory, terms.focus(same, reach))
@@ -227,7 +231,7 @@ def _evaluation(terms: _Terms, Z: Array, slack: float) -> Work:
         wrong = ~same[np.arange(len(X)), step.D.argmin(axis=1)]
         return (loss, step.pullback(W), float(share @ wrong)), step.memory
 
-    return work
+    return on_block
 
 
 def _joined(blocks: Sequence[slice], least_rows: int) -> list[slice]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knnpress.geometries.base import SmoothGeometry
+from knnpress.geometries.base import SmoothCloudGeometry, SmoothGeometry
 from knnpress.typing import Array, Indices
 
 __all__ = ["Prior", "spread"]
@@ -53,9 +53,8 @@ def spread(X: Array, weight: Array | None, start: Array, own: Indices, geometry:
         Which start is each point's.
     geometry : SmoothGeometry
     """
-    known = getattr(geometry, "spread", None)  # where points have no coordinates in the chart of a prototype
-    if known is not None:
-        return float(known(X, weight, start, own))
+    if isinstance(geometry, SmoothCloudGeometry):
+        return geometry.spread(X, weight, start, own)
     some = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MOST_POINTS)).astype(np.intp))
     begin = start[own[some]]
     chart = geometry.chart(begin)

@@ -18,16 +18,16 @@ from knnpress.typing import Array, Indices, Labels
 __all__ = [
     "AXES",
     "DEFAULT",
-    "Seen",
+    "HeldOutResult",
     "Setting",
     "Vote",
+    "best_result",
     "better_vote",
-    "between",
     "candidates",
-    "chosen",
     "is_better",
     "is_hopeless",
     "make_folds",
+    "settings_between",
 ]
 
 Vote = Literal["nearest", "soft"]
@@ -35,7 +35,7 @@ Vote = Literal["nearest", "soft"]
 _N_FOLDS = 5
 _ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
 _HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
-_TEMPERATURES = (1e-3, 1e2)
+_TEMPERATURES = (1e-3, 1e2)  # factors of the scores: log-odds are multiplied by a temperature here, not divided
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ AXES: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass
-class Seen:
-    """What held-out points said of a setting.
+class HeldOutResult:
+    """How a setting served points that it was not learned from.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Seen:
         return len(self.held_out)
 
     def add(self, nearest: Array, soft: Array, held_out: HeldOut, gamma: float = 1.0) -> None:
-        """Add what one more fold said."""
+        """Add the result of one more fold."""
         self.scores["nearest"].append(nearest)
         self.scores["soft"].append(soft)
         self.held_out.append(held_out)
@@ -124,10 +124,10 @@ class Seen:
         return np.concatenate(self.scores[vote]).argmax(axis=1) != self.points().labels
 
     def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> tuple[Array, float]:
-        """Loss of each point at the temperature that suits them best, and that temperature.
+        """Loss of each point at the temperature that suits them best, and that temperature, which multiplies scores.
 
-        The loss is that of learning, without smoothing. A temperature makes settings comparable: it is scale, not
-        order, that sharpness and smoothing change most.
+        The loss is that of learning, without smoothing. A temperature makes settings comparable, since sharpness and
+        smoothing change the scale of scores more than their order.
         """
         key = (vote, label_noise, self.n_folds if n_folds is None else n_folds)
         if key not in self._losses:
@@ -227,35 +227,35 @@ def candidates(
             yield replace(best(), start="grown")
 
 
-def between(default: Setting, other: Setting) -> list[Setting]:
-    """The default, the same with priors up to that of the other, and the other: a way from one to the other."""
+def settings_between(default: Setting, other: Setting) -> list[Setting]:
+    """The default, the default with each prior on the way to that of the other, and the other."""
     priors = sorted({default.prior, *AXES["prior"], other.prior}, reverse=other.prior < default.prior)
     way = priors[priors.index(default.prior) : priors.index(other.prior) + 1]
     return list(dict.fromkeys([*(replace(default, prior=prior) for prior in way), other]))
 
 
-def chosen(seen: Sequence[Seen], default: Setting, vote: Vote, label_noise: float) -> Seen:
+def best_result(results: Sequence[HeldOutResult], default: Setting, vote: Vote, label_noise: float) -> HeldOutResult:
     """The setting of least held-out loss; the default, where that is not better by more than noise."""
-    complete = [one for one in seen if one.n_folds == max(other.n_folds for other in seen)]
-    losses = [one.losses(vote, label_noise)[0] for one in complete]
+    complete = [result for result in results if result.n_folds == max(other.n_folds for other in results)]
+    losses = [result.losses(vote, label_noise)[0] for result in complete]
     points = complete[0].points()
     best = int(np.argmin([np.average(loss, weights=points.weight) for loss in losses]))
-    usual = next((k for k, one in enumerate(complete) if one.setting == default), best)
+    usual = next((k for k, result in enumerate(complete) if result.setting == default), best)
     return complete[best if is_better(losses[best], losses[usual], points) else usual]
 
 
-def is_hopeless(one: Seen, other: Seen, vote: Vote, label_noise: float) -> bool:
+def is_hopeless(one: HeldOutResult, other: HeldOutResult, vote: Vote, label_noise: float) -> bool:
     """Whether a setting trails another by so much, in the folds that both were tried in, that no more need be tried."""
     n_folds = min(one.n_folds, other.n_folds)
-    mine, its = (seen.losses(vote, label_noise, n_folds)[0] for seen in (one, other))
+    mine, its = (result.losses(vote, label_noise, n_folds)[0] for result in (one, other))
     return is_better(its, mine, one.points(n_folds), _HOPELESS)
 
 
-def better_vote(one: Seen, label_noise: float) -> Vote:
+def better_vote(result: HeldOutResult, label_noise: float) -> Vote:
     """The soft vote, which is what was learned, unless the nearest prototype's is better by more than noise."""
     votes: tuple[Vote, Vote] = ("soft", "nearest")
-    soft, nearest = (one.losses(vote, label_noise)[0] for vote in votes)
-    return "nearest" if is_better(nearest, soft, one.points()) else "soft"
+    soft, nearest = (result.losses(vote, label_noise)[0] for vote in votes)
+    return "nearest" if is_better(nearest, soft, result.points()) else "soft"
 
 
 def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:

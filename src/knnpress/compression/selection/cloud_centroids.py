@@ -11,10 +11,10 @@ from knnpress.clouds import Clouds
 from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.selection.centroids import ClassCentroids
 from knnpress.compression.selection.quotas import class_quotas
+from knnpress.execution.threads import map_blocks
 from knnpress.geometries import Geometry, SquaredEuclidean
 from knnpress.geometries.clouds import k_means, mass_of
 from knnpress.neighbors import nearest
-from knnpress.parallel import map_blocks
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["CloudCentroids"]

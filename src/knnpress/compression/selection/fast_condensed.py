@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.selection.condensing import GrowingSubset, grow
 from knnpress.compression.selection.quotas import class_quotas
+from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import Geometry
-from knnpress.parallel import map_blocks
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["FastCondensed"]

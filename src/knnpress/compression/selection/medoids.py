@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.selection.quotas import class_quotas
 from knnpress.compression.selection.spread import spread
+from knnpress.execution.threads import BLOCK_BYTES
 from knnpress.geometries.base import Geometry, distance_matrix
-from knnpress.parallel import BLOCK_BYTES
 from knnpress.typing import Array, Callback, Indices, Labels
 
 __all__ = ["Medoids"]

@@ -1,6 +1,8 @@
-"""Optimisers on one form: ``evaluate(theta)`` gives an `Evaluation`, a callback sees every iterate.
+"""Optimisers on one form: ``evaluate(u)`` gives an `Evaluation`, a callback sees every iterate.
 
-Each knows its whole state as arrays, so that a descent can be broken off and go on bit by bit as if it had not been.
+u, (m, p), is what is optimised: a row of parameters per prototype, in units of the data (see `objective.Scale`).
+Each optimiser gives its whole state as arrays, so that a descent that was broken off goes on bit for bit as if it had
+not been.
 """
 
 from knnpress.learning.optim.adam import minimize_batches

@@ -1,4 +1,4 @@
-"""What optimisers share: the form of a function, of an iterate and of a result."""
+"""What optimisers share: the form of a function of u, of a rule for the next u, and of a result."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from knnpress.learning.checkpoint import State
 from knnpress.learning.objective import Evaluation
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
 __all__ = ["Evaluate", "Follow", "Method", "Optimum", "Reason", "dot", "in_rows"]
 
 Evaluate = Callable[[Array], Evaluation]
-#: Called with the number of an iteration, theta and its evaluation; a true answer stops the descent there
+#: Called with the number of an iteration, u and its evaluation; a true answer stops the descent there
 Follow = Callable[[int, Array, Evaluation], bool | None]
 Reason = Literal["flat", "gradient", "no way down", "max_iter", "callback"]
 
@@ -26,7 +26,8 @@ class Optimum:
 
     Attributes
     ----------
-    theta : ndarray of shape (m, p)
+    u : ndarray of shape (m, p)
+        Parameters of the prototypes, in units of the data; `Scale.points` turns them into prototypes.
     loss_curve : list of float
         Loss at the start and after each iteration.
     reason : str
@@ -34,7 +35,7 @@ class Optimum:
         or the "callback" ended it.
     """
 
-    theta: Array
+    u: Array
     loss_curve: list[float]
     reason: Reason
 
@@ -47,19 +48,19 @@ class Optimum:
 class Method(Protocol):
     """A rule for the next iterate, with what it remembers of the last ones."""
 
-    def __call__(self, evaluate: Evaluate, theta: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
-        """The next theta and its evaluation; None where there is no way down."""
+    def __call__(self, evaluate: Evaluate, u: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
+        """The next u and its evaluation; None where there is no way down."""
         ...
 
-    def best_theta(self, theta: Array) -> Array:
-        """What to return, after the last iterate, theta."""
+    def result(self, u: Array) -> Array:
+        """What to return, after the last iterate, u."""
         ...
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         ...
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         ...
 
@@ -67,8 +68,8 @@ class Method(Protocol):
 def in_rows(evaluate: Evaluate) -> Evaluate:
     """The same with gradients in C order: sums round by the layout, and a state is read back in this one."""
 
-    def call(theta: Array) -> Evaluation:
-        found = evaluate(theta)
+    def call(u: Array) -> Evaluation:
+        found = evaluate(u)
         return Evaluation(found.loss, np.ascontiguousarray(found.gradient), found.error)
 
     return call

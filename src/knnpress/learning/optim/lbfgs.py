@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from knnpress.learning.checkpoint import State
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, dot
 from knnpress.learning.optim.line_search import line_search
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
 __all__ = ["Lbfgs"]
@@ -23,16 +23,16 @@ class Lbfgs:
         self.changes: list[Array] = []
         self.curvatures: list[float] = []  # step times change, each
 
-    def __call__(self, evaluate: Evaluate, theta: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
-        """The next theta and its evaluation; None where there is no way down."""
+    def __call__(self, evaluate: Evaluate, u: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
+        """The next u and its evaluation; None where there is no way down."""
         direction = -self._times_inverse(now.gradient)
         first = 1.0 if self.steps else min(1.0, 1.0 / float(np.sqrt(dot(direction, direction))))
-        found = line_search(evaluate, theta, now, direction, first, curvature=0.9)
+        found = line_search(evaluate, u, now, direction, first, curvature=0.9)
         if found is None and self.steps:  # the curvature misleads: forget it, and try straight down
             self.steps, self.changes, self.curvatures = [], [], []
-            return self(evaluate, theta, now)
+            return self(evaluate, u, now)
         if found is not None:
-            step, change = found[0] - theta, found[1].gradient - now.gradient
+            step, change = found[0] - u, found[1].gradient - now.gradient
             if (curvature := dot(step, change)) > np.finfo(float).eps * dot(change, change):
                 self.steps = [*self.steps, step][-_MEMORY:]
                 self.changes = [*self.changes, change][-_MEMORY:]
@@ -52,15 +52,15 @@ class Lbfgs:
             result += (share - dot(y, result) / sy) * s
         return result
 
-    def best_theta(self, theta: Array) -> Array:
-        """What to return, after the last iterate, theta."""
-        return theta
+    def result(self, u: Array) -> Array:
+        """What to return, after the last iterate, u."""
+        return u
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         return {"steps": np.array(self.steps), "changes": np.array(self.changes)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         self.steps, self.changes = list(state["steps"]), list(state["changes"])
         self.curvatures = [dot(s, y) for s, y in zip(self.steps, self.changes, strict=True)]

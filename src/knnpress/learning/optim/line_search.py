@@ -27,7 +27,7 @@ class _Trial:
 
 
 def line_search(
-    evaluate: Evaluate, theta: Array, now: Evaluation, direction: Array, step: float, curvature: float
+    evaluate: Evaluate, u: Array, now: Evaluation, direction: Array, step: float, curvature: float
 ) -> tuple[Array, Evaluation] | None:
     """A point on the line that meets the strong Wolfe conditions, or is at least lower; None where none was found.
 
@@ -40,7 +40,7 @@ def line_search(
     for _ in range(_MOST_TRIALS):
         if not abs(step * slope) > np.finfo(float).eps * abs(now.loss):  # nothing but rounding is left
             break
-        candidate = theta + step * direction
+        candidate = u + step * direction
         evaluation = evaluate(candidate)
         here = _Trial(step, evaluation.loss, dot(evaluation.gradient, direction), (candidate, evaluation))
         if not here.loss <= now.loss + _DECREASE * step * slope or here.loss >= low.loss or not np.isfinite(here.slope):

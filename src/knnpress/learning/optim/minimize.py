@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from knnpress.learning.checkpoint import Keep, State
+from knnpress.execution.threads import one_blas_thread
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, Follow, Method, Optimum, Reason, in_rows
 from knnpress.learning.optim.lbfgs import Lbfgs
 from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
-from knnpress.parallel import one_blas_thread
+from knnpress.learning.state import DescentState, Keep
 from knnpress.typing import Array
 
 __all__ = ["minimize"]
@@ -29,7 +29,7 @@ _METHODS: dict[str, Callable[[float], Method]] = {
 
 def minimize(
     evaluate: Evaluate,
-    theta: Array,
+    u: Array,
     *,
     method: str = "lbfgs",
     max_iter: int = 100,
@@ -37,16 +37,16 @@ def minimize(
     gradient_tol: float = 1e-6,
     learning_rate: float = 1.0,
     callback: Follow | None = None,
-    state: State | None = None,
+    state: DescentState | None = None,
     keep: Keep | None = None,
 ) -> Optimum:
-    """Minimise from theta, using all points at every step.
+    """Minimise from u, using all points at every step.
 
     Parameters
     ----------
     evaluate : callable
-        From theta, (m, p), to an `Evaluation`.
-    theta : ndarray of shape (m, p)
+        From u, (m, p), to an `Evaluation`.
+    u : ndarray of shape (m, p)
         The start.
     method : {"lbfgs", "cg", "descent"}
         "lbfgs" (limited-memory BFGS) and "cg" (conjugate gradients of Polak and Ribière) search along a line, and need
@@ -59,12 +59,12 @@ def minimize(
     gradient_tol : float
         Stop when no entry of the gradient exceeds it.
     learning_rate : float
-        First step of "descent", relative to the size of theta.
+        First step of "descent", relative to the size of u.
     callback : callable or None
-        ``callback(iteration, theta, evaluation)`` is called at the start and after each iteration; a true answer
+        ``callback(iteration, u, evaluation)`` is called at the start and after each iteration; a true answer
         stops the descent there.
-    state : dict or None
-        What `keep` was given by a descent that was broken off: goes on from there.
+    state : DescentState or None
+        Of a descent that was broken off: goes on from there.
     keep : callable or None
         Called after each iteration with a function that returns the state.
     """
@@ -72,50 +72,50 @@ def minimize(
         raise ValueError(f"optimizer is {method!r}; choose 'lbfgs', 'cg' or 'descent'")
     with one_blas_thread:  # throughout: to enter it anew for every evaluation takes longer
         return _minimize(
-            evaluate, theta, _METHODS[method](learning_rate), max_iter, tol, gradient_tol, callback, state, keep
+            evaluate, u, _METHODS[method](learning_rate), max_iter, tol, gradient_tol, callback, state, keep
         )
 
 
 def _minimize(
     evaluate: Evaluate,
-    theta: Array,
+    u: Array,
     step: Method,
     max_iter: int,
     tol: float,
     gradient_tol: float,
     callback: Follow | None,
-    state: State | None,
+    state: DescentState | None,
     keep: Keep | None,
 ) -> Optimum:
     reason = None
-    evaluate, theta = in_rows(evaluate), np.ascontiguousarray(theta)
+    evaluate, u = in_rows(evaluate), np.ascontiguousarray(u)
     if state is None:
-        now = evaluate(theta)
+        now = evaluate(u)
         curve = [now.loss]
-        reason = _reason(curve, now, max_iter, tol, gradient_tol, bool(callback and callback(0, theta, now)))
+        reason = _reason(curve, now, max_iter, tol, gradient_tol, bool(callback and callback(0, u, now)))
     else:
-        theta, now = state["theta"], Evaluation(float(state["loss"]), state["gradient"], float(state["error"]))
-        curve = state["curve"].tolist()
-        step.restore(state)
+        u, curve, known = state.u, list(state.loss_curve), state.optimizer
+        now = Evaluation(float(known["loss"]), known["gradient"], float(known["error"]))
+        step.restore(known)
 
-    def read() -> State:
-        facts = {"loss": np.array(now.loss), "error": np.array(now.error), "curve": np.array(curve)}
-        return {"theta": theta, "gradient": now.gradient, **facts, **step.state()}
+    def read() -> DescentState:
+        facts = {"loss": np.array(now.loss), "gradient": now.gradient, "error": np.array(now.error)}
+        return DescentState(u, curve, {**facts, **step.state()})
 
     while reason is None:
-        moved = step(evaluate, theta, now)
+        moved = step(evaluate, u, now)
         if moved is None:
             reason = "no way down"
             break
-        theta, now = moved
+        u, now = moved
         curve.append(now.loss)
-        stop = bool(callback and callback(len(curve) - 1, theta, now))
+        stop = bool(callback and callback(len(curve) - 1, u, now))
         reason = _reason(curve, now, max_iter, tol, gradient_tol, stop)
         if keep is not None and reason is None:
             keep(read)
     if not np.isfinite(curve[-1]):
         warnings.warn(f"the loss became {curve[-1]}; lower gamma", ConvergenceWarning, stacklevel=3)
-    return Optimum(step.best_theta(theta), curve, reason)
+    return Optimum(step.result(u), curve, reason)
 
 
 def _reason(

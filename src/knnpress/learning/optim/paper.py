@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from knnpress.learning.checkpoint import State
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, dot
 from knnpress.learning.optim.line_search import line_search
+from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
 __all__ = ["AdaptiveDescent", "ConjugateGradient"]
@@ -20,32 +20,32 @@ class ConjugateGradient:
         self.direction: Array = np.zeros(0)
         self.last_loss = 0.0
 
-    def __call__(self, evaluate: Evaluate, theta: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
-        """The next theta and its evaluation; None where there is no way down."""
+    def __call__(self, evaluate: Evaluate, u: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
+        """The next u and its evaluation; None where there is no way down."""
         g = now.gradient
         if not self.direction.size or dot(g, self.direction) >= 0:
             self.direction, self.last_loss = -g, now.loss + 0.5 * float(np.sqrt(dot(g, g)))
         # as far as would bring what the last step brought
         first = min(1.0, 2.02 * (now.loss - self.last_loss) / dot(g, self.direction))
-        found = line_search(evaluate, theta, now, self.direction, first, curvature=0.4)
+        found = line_search(evaluate, u, now, self.direction, first, curvature=0.4)
         if found is None and not np.array_equal(self.direction, -g):
             self.direction = np.zeros(0)
-            return self(evaluate, theta, now)
+            return self(evaluate, u, now)
         if found is not None:
             new = found[1].gradient
             conjugacy = max(0.0, dot(new, new - g) / dot(g, g))
             self.direction, self.last_loss = conjugacy * self.direction - new, now.loss
         return found
 
-    def best_theta(self, theta: Array) -> Array:
-        """What to return, after the last iterate, theta."""
-        return theta
+    def result(self, u: Array) -> Array:
+        """What to return, after the last iterate, u."""
+        return u
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         return {"direction": self.direction, "last_loss": np.array(self.last_loss)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         self.direction, self.last_loss = state["direction"], float(state["last_loss"])
 
@@ -58,34 +58,34 @@ class AdaptiveDescent:
         self.best: Array = np.zeros(0)
         self.best_key = (np.inf, np.inf)
 
-    def __call__(self, evaluate: Evaluate, theta: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
-        """The next theta and its evaluation; None where there is no way down."""
+    def __call__(self, evaluate: Evaluate, u: Array, now: Evaluation) -> tuple[Array, Evaluation] | None:
+        """The next u and its evaluation; None where there is no way down."""
         if not self.best.size:
-            self._look(theta, now)
-            self.rate = self.first_rate * float(np.abs(theta).max() or 1.0) / float(np.abs(now.gradient).max()) / 10.0
-        candidate = theta - self.rate * now.gradient
+            self._look(u, now)
+            self.rate = self.first_rate * float(np.abs(u).max() or 1.0) / float(np.abs(now.gradient).max()) / 10.0
+        candidate = u - self.rate * now.gradient
         evaluation = evaluate(candidate)
         if evaluation.loss < now.loss:
             self.rate *= 1.2
-            theta, now = candidate, evaluation
-            self._look(theta, now)
+            u, now = candidate, evaluation
+            self._look(u, now)
         else:
             self.rate *= 0.5
-        return theta, now
+        return u, now
 
-    def _look(self, theta: Array, now: Evaluation) -> None:
+    def _look(self, u: Array, now: Evaluation) -> None:
         if (now.error, now.loss) < self.best_key:
-            self.best, self.best_key = theta, (now.error, now.loss)
+            self.best, self.best_key = u, (now.error, now.loss)
 
-    def best_theta(self, theta: Array) -> Array:
-        """What to return, after the last iterate, theta."""
-        return self.best if self.best.size else theta
+    def result(self, u: Array) -> Array:
+        """What to return, after the last iterate, u."""
+        return self.best if self.best.size else u
 
-    def state(self) -> State:
+    def state(self) -> Arrays:
         """All that is remembered."""
         return {"best": self.best, "best_key": np.array(self.best_key), "rate": np.array(self.rate)}
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: Arrays) -> None:
         """Remember it again."""
         error, loss = state["best_key"].tolist()
         self.best, self.best_key, self.rate = state["best"], (error, loss), float(state["rate"])

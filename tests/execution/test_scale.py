@@ -14,13 +14,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from points import GROUND_COST, labelled
 
 import knnpress as kp
-from knnpress import cluster
 from knnpress.cli import main
 from knnpress.compression import ClassCentroids, Condensed, StochasticCompression
 from knnpress.estimators import checks
 from knnpress.exceptions import InvalidPointError
+from knnpress.execution import dask as dask_module
+from knnpress.execution.rows import LocalRows, Memory
+from knnpress.execution.stored import StoredPoints, is_stored, stored_blocks
 from knnpress.geometries import JBLD, SquaredEuclidean
-from knnpress.rows import LocalRows, Memory, StoredPoints, is_stored, stored_blocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -114,7 +115,7 @@ def test_held_out_parts_are_the_same_too():
 @pytest.mark.parametrize("chunks", [150, 37, (3, 100, 1, 46)], ids=str)
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_a_cluster_gives_the_same_prototypes_as_threads(client, name, chunks, tasks, monkeypatch):
-    monkeypatch.setattr(cluster, "_TASKS", tasks)  # several blocks in a chunk, and one
+    monkeypatch.setattr(dask_module, "_CHUNKS_PER_THREAD", tasks)  # several blocks in a chunk, and one
     X, y = labelled(name, 150)
     y = np.sort(y)  # so that chunks lack classes
     expected = estimator(name).fit(Store(X), y)
@@ -292,7 +293,7 @@ def test_a_memory_map_and_a_zarr_array_are_stores(tmp_path):
 def test_what_is_small_is_loaded_at_once(monkeypatch):
     monkeypatch.setattr(checks, "MEMORY_BYTES", 10**6)
     X, y = labelled("jbld", 60)
-    points, _ = checks.check_training_set(kp.SCC(), JBLD(), da.from_array(X), y, elsewhere=True)
+    points, _ = checks.check_training_set(kp.SCC(), JBLD(), da.from_array(X), y, out_of_core=True)
     assert isinstance(points, np.ndarray)
 
 
@@ -318,11 +319,11 @@ def test_a_checkpoint_of_a_store_goes_on(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("metric", "most"), [("jbld", 1), ("tangent", 1), ("auto", 2)])
 def test_workers_forget_when_a_fit_ends(client, metric, most):
     X, y = labelled("jbld", 100)
-    before, seen = set(cluster._memories), []
-    settings = {"max_iter": 2, "callback": lambda *_: seen.append(len(set(cluster._memories) - before)) and False}
+    before, seen = set(dask_module._memories), []
+    settings = {"max_iter": 2, "callback": lambda *_: seen.append(len(set(dask_module._memories) - before)) and False}
     estimator("jbld", **settings).set_params(metric=metric).fit(da.from_array(X, chunks=(30, 4, 4)), y)
     assert 1 <= max(seen) <= most
-    assert set(cluster._memories) <= before
+    assert set(dask_module._memories) <= before
 
 
 def test_an_error_of_a_worker_reaches_the_user(client):
@@ -457,7 +458,7 @@ def test_a_store_without_labels_is_refused(tmp_path):
 
 
 def test_nobody_at_an_address_is_said(monkeypatch):
-    from knnpress.cluster import connect
+    from knnpress.execution.dask import connect
 
     monkeypatch.setattr(distributed, "Client", lambda *_, **__: (_ for _ in ()).throw(OSError("timed out")))
     with pytest.raises(ConnectionError, match="no Dask scheduler answers at tcp://nowhere:1"):

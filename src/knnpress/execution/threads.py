@@ -1,4 +1,4 @@
-"""Row blocks of the data, and the threads that work on them. The only module that knows about threads.
+"""Row blocks of the data, and the threads that work on them. The only module that knows of threads and processes.
 
 Blocks depend on the data's size alone and results are combined in block order, so no result depends on the number of
 threads.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from numbers import Integral
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import joblib
@@ -35,13 +36,13 @@ BLOCK_BYTES = 16 * 2**20
 #: What all blocks of points that are not in memory may keep between two evaluations, on one machine.
 MEMORY_BYTES = 256 * 2**20
 
-_TARGET_BLOCKS = 32  # enough to keep many threads even
+_TARGET_BLOCKS = 32  # enough to keep many threads evenly busy
 _LEAST_ROWS, _LEAST_BYTES = 64, 32768  # below this the call itself costs as much as the work
 
-_GRACE = 0.0005  # seconds that other threads wait before they help
+_GRACE_SECONDS = 0.0005  # that helpers wait before they help
+_MOST_IDLE = 64  # helpers that stay, waiting for the next call
 
-_inside = threading.local()
-_helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_this_thread = threading.local()
 
 
 def resolve_n_jobs(n_jobs: int | None = None) -> int:
@@ -58,7 +59,7 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
     int
         At least 1.
     """
-    if getattr(_inside, "worker", False):
+    if getattr(_this_thread, "is_worker", False):
         return 1
     if n_jobs is None:
         nested = multiprocessing.parent_process() is not None or get_active_backend()[0].nesting_level
@@ -69,7 +70,7 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
 
 
 def _cores() -> int:
-    """Cores that this process may use; joblib reads several files to find out, which one query would wait for."""
+    """Cores that this process may use; joblib reads several files to count them, which would slow a single query."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     return _count_cores(allowed, os.environ.get("LOKY_MAX_CPU_COUNT"))
 
@@ -103,9 +104,9 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
 def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_jobs: int | None = None) -> list[Result]:
     """Return ``[function(block) for block in blocks]``, computed by threads.
 
-    BLAS is held to one thread meanwhile, so that the cores are shared out once and its sums do not depend on their
-    number. An exception (or Ctrl-C) cancels the blocks not yet begun, makes native kernels give up those they are at,
-    and is raised here.
+    BLAS is held to one thread meanwhile: threads of its own would compete with ours, and its sums would depend on their
+    number. An exception (or Ctrl-C) cancels the blocks not yet begun, ends the kernels that other threads are in, and
+    is raised here.
     """
     workers = 1 if n_jobs is None and len(blocks) == 1 else min(resolve_n_jobs(n_jobs), len(blocks))
     with one_blas_thread:
@@ -115,9 +116,9 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
 
 
 def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int = 1) -> Iterator[Result]:
-    """Yield ``function(item)`` for every item, as they come, by processes of joblib's current backend.
+    """Yield ``function(item)`` for every item, in the order they are done, by processes of joblib's current backend.
 
-    One at a time, here, where `n_jobs` is 1; each may then use threads of its own.
+    With `n_jobs` 1, one after another in this process; each may then use threads.
     """
     if n_jobs == 1:
         yield from map(function, items)
@@ -127,82 +128,122 @@ def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs:
         pool = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")
         yield from pool(call(item) for item in items)
         return
-    waiting = iter(items)  # a backend that answers only when all is done (Ray's) is given a few at a time
-    while some := list(islice(waiting, 2 * n_jobs)):
+    remaining = iter(items)  # a backend that returns nothing before all is done (Ray's) is given a few at a time
+    while some := list(islice(remaining, 2 * n_jobs)):
         yield from joblib.Parallel(n_jobs=n_jobs)(call(item) for item in some)
 
 
 def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:
-    """Let this thread and `workers - 1` others take blocks in turn: a pool's futures would cost 50 us a block.
+    """Let this thread and `workers - 1` helpers take blocks in turn.
 
-    The others hold back for a moment, so that what is quickly done is done without them.
+    Helpers hold back for a moment, so that what is quickly done is done without them. This thread waits for every
+    helper that has begun, whatever interrupts the waiting: none may be at the caller's arrays after that.
     """
     results: dict[int, Result] = {}
     failures: list[BaseException] = []
-    turns, changed = iter(range(len(blocks))), threading.Condition()
-    done, helping = False, 0
-    task = _core.Task()  # by which kernels of one thread learn that another has failed
+    next_block = iter(range(len(blocks)))
+    changed = threading.Condition()  # guards what follows, and `next_block`
+    caller_is_done, n_helping = False, 0
+    task = _core.Task()  # through it, a failure in one thread ends the kernels that others are in
 
     def fail(failure: BaseException) -> None:
         failures.append(failure)
         task.cancel()
 
-    def work(helping: bool) -> None:
-        _inside.worker = True
-        _core.join_task(task, helping)
+    def take_blocks(as_helper: bool) -> None:
+        _this_thread.is_worker = True
+        _core.join_task(task, as_helper)
         try:
             while not failures:
                 with changed:
-                    turn = next(turns, None)
-                if turn is None:
+                    k = next(next_block, None)
+                if k is None:
                     return
-                results[turn] = function(blocks[turn])
+                results[k] = function(blocks[k])
         except BaseException as failure:
             fail(failure)
         finally:
             _core.leave_task()
-            _inside.worker = False
+            _this_thread.is_worker = False
 
-    def help_out() -> None:
-        nonlocal helping
+    def help_caller() -> None:
+        nonlocal n_helping
         with changed:
-            if changed.wait_for(lambda: done, _GRACE):
+            if changed.wait_for(lambda: caller_is_done, _GRACE_SECONDS):
                 return
-            helping += 1
-        work(helping=True)
+            n_helping += 1
+        take_blocks(as_helper=True)
         with changed:
-            helping -= 1
+            n_helping -= 1
             changed.notify_all()
 
-    for _ in range(workers - 1):
-        helper = threading.Thread(target=help_out, daemon=True)
-        _helpers.add(helper)
-        helper.start()
-    work(helping=False)
-    while True:  # until no thread works on the caller's arrays any more, whatever interrupts the waiting
+    try:
+        for _ in range(workers - 1):
+            _helpers.ask(help_caller)
+    except BaseException as failure:  # Ctrl-C: some may have been asked
+        fail(failure)
+    take_blocks(as_helper=False)
+    while True:
         try:
             with changed:
-                done = True
+                caller_is_done = True
                 changed.notify_all()
-                changed.wait_for(lambda: not helping)
+                changed.wait_for(lambda: n_helping == 0)
             break
         except BaseException as failure:  # Ctrl-C
             fail(failure)
     if failures:
         first = failures[0]
-        failures.clear()  # or it would hold its own frame, and all that is in there, for as long as Python runs
+        failures.clear()  # else the exception would keep its own frame alive, and all arrays in there
         try:
             raise first
         finally:
             del first
-    return [results[turn] for turn in range(len(blocks))]
+    return [results[k] for k in range(len(blocks))]
 
 
-@atexit.register
-def _wait_for_helpers() -> None:
-    """Let threads that had nothing to do end before Python does: they hold what they were to work on."""
-    for helper in list(_helpers):
-        helper.join(1.0)
+class _Helpers:
+    """Threads that wait to be asked: to make them for each call would take longer than quick work itself."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.n_idle = 0
+        self.threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+    def ask(self, task: Callable[[], None]) -> None:
+        """Have an idle thread, or a new one, do a task."""
+        with self.lock:
+            idle = self.n_idle > 0
+            self.n_idle -= idle
+        if not idle:
+            thread = threading.Thread(target=self._serve, daemon=True)
+            self.threads.add(thread)
+            thread.start()
+        self.tasks.put(task)
+
+    def _serve(self) -> None:
+        while (task := self.tasks.get()) is not None:
+            task()
+            del task  # else it would hold the caller's arrays while it waits
+            with self.lock:
+                if self.n_idle >= _MOST_IDLE:
+                    return
+                self.n_idle += 1
+
+    def end(self) -> None:
+        """Let all threads end: they may still hold what they were to work on."""
+        threads = list(self.threads)
+        for _ in threads:
+            self.tasks.put(None)
+        for thread in threads:
+            thread.join(1.0)
+
+
+_helpers = _Helpers()
+atexit.register(_helpers.end)
+if hasattr(os, "register_at_fork"):  # a child has none of these threads
+    os.register_at_fork(after_in_child=_helpers.__init__)  # type: ignore[misc]
 
 
 class _OneBlasThread:
@@ -212,17 +253,17 @@ class _OneBlasThread:
         self.lock = threading.Lock()
         self.entered = 0
         self.libraries: list[Any] | None = None
-        self.n_modules = 0  # when they were looked for
-        self.before: list[tuple[Any, int]] = []  # libraries, and how many threads they had
+        self.n_modules = 0  # imported when the libraries were looked for
+        self.before: list[tuple[Any, int]] = []  # each library with the number of its threads
 
     def __enter__(self) -> None:
         with self.lock:
             if self.entered == 0:
-                # a scan of everything loaded takes milliseconds: only after more was imported, another BLAS perhaps
+                # the search takes milliseconds: again only after more was imported, perhaps another BLAS
                 if self.libraries is None or len(sys.modules) != self.n_modules:
                     found = ThreadpoolController().select(user_api="blas")
                     self.libraries, self.n_modules = found.lib_controllers, len(sys.modules)
-                # one by one: threadpoolctl's own limit takes an inventory first, which one query would wait for
+                # one by one: threadpoolctl's own limit makes an inventory first, which would slow a single query
                 self.before = [(library, library.num_threads) for library in self.libraries]
                 for library, count in self.before:
                     if count != 1:
@@ -238,7 +279,7 @@ class _OneBlasThread:
                         library.set_num_threads(count)
 
 
-#: Entered once, it costs nothing to enter again within
+#: A context; once entered, it costs nothing to enter it again within
 one_blas_thread = _OneBlasThread()
-if hasattr(os, "register_at_fork"):  # a child has no other threads: a lock or a count taken by them is void there
+if hasattr(os, "register_at_fork"):  # a child has none of the other threads that hold the lock or are counted
     os.register_at_fork(after_in_child=one_blas_thread.__init__)  # type: ignore[misc]

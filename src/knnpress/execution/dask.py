@@ -1,7 +1,8 @@
 """Training points on the workers of a Dask cluster. The only module that knows Dask.
 
-Row blocks are checked and stay on the workers; prototypes go there and one sum of gradients comes back. The blocks and
-the order in which they are added are those of threads, so that results agree. A block of a lost worker is read again.
+Row blocks are checked on the workers and stay there; prototypes travel to them and one sum of gradients comes back. The
+blocks, and the order in which their results are added, are those of `LocalRows`, so that results agree. What a lost
+worker held is read again.
 """
 
 from __future__ import annotations
@@ -11,37 +12,38 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from knnpress.parallel import BLOCK_BYTES, MEMORY_BYTES, map_blocks
-from knnpress.rows import Make, Memory, Rows, StoredPoints, add, after, check_block, local, stored_blocks
+from knnpress.execution.rows import BlockFunctionFactory, Memory, Rows, add_tuples, rows_within
+from knnpress.execution.stored import StoredPoints, check_block, compose, stored_blocks
+from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["ClusterPoints", "ClusterRows", "as_points", "connect", "lazily"]
 
-_GLANCE = 2.0  # seconds between two looks at whether the cluster is still there
-_PATIENCE = 60.0  # seconds that it may be without workers
+_POLL_SECONDS = 2.0  # between two looks at whether the cluster is still there
+_MOST_SECONDS_ALONE = 60.0  # that it may be without workers
 
-_LOST = (
+_CLUSTER_LOST = (
     "the Dask cluster {} in the middle of the work; start it again, and fit again (with checkpoint=…, the fit goes on "
     "from where it was)"
 )
 
-#: What blocks remember on this worker, for each training set that is being learned
+#: On a worker: the memories of its blocks, by token, one for each training set that is being learned
 _memories: dict[str, Memory] = {}
+_MOST_MEMORIES = 4  # above it the oldest are dropped: their owners ended without a word
 
-_TASKS = 4  # chunks for each thread of the cluster, so that none waits long for another
-_FAN = 16  # chunks whose results are added by one task
+_CHUNKS_PER_THREAD = 4  # of the cluster, so that none waits long for another
+_CHUNKS_PER_SUM = 16  # whose results are added by one task
 _CHUNK_BYTES = 4 * BLOCK_BYTES
 
 _Points = tuple[Array, Labels, Array | None]
 
 
 def as_points(X: Any, check: Callable[[Array], Array]) -> ClusterPoints | StoredPoints:
-    """A dask array as training points: on the workers of the current client, or, without one, read block by block.
+    """A dask array as training points: on the workers of the current client or, without one, read block by block here.
 
     Parameters
     ----------
@@ -92,14 +94,14 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, shape: tuple[in
         "chunks": (X.chunks[0], *((size,) for size in shape)),
     }
 
-    def one(block: Array, block_info: Any = None) -> Array:
-        if not len(block):  # what a mask has emptied
+    def on_chunk(chunk: Array, block_info: Any = None) -> Array:
+        if not len(chunk):  # a mask has emptied it
             return meta
         start = block_info[0]["array-location"][0][0]
-        return check_block(method, block, start if start == start else 0)  # NaN: of unknown length
+        return check_block(method, chunk, 0 if np.isnan(start) else start)  # NaN: after a chunk of unknown length
 
     meta = np.empty((0, *shape), dtype=dtype)
-    return X.map_blocks(one, dtype=dtype, meta=meta, **axes)
+    return X.map_blocks(on_chunk, dtype=dtype, meta=meta, **axes)
 
 
 @dataclass(frozen=True)
@@ -162,57 +164,60 @@ class ClusterRows:
 
     @property
     def in_memory(self) -> bool:
-        """They are elsewhere."""
+        """They are not: the workers hold them."""
         return False
 
     def cut(self, n_prototypes: int, batch_size: int | None = None) -> list[slice]:
-        """The blocks to work in, or the runs of rows that batches are made of; places them on the workers."""
+        """The blocks to work in, or the runs of rows that batches are made of; moves them to the workers."""
         blocks = stored_blocks(self.shape, n_prototypes, batch_size, self.points.array.chunks)
         self._place(blocks)
         return blocks
 
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
-        """The checked points of these rows, which are in order; every other point is checked on the way."""
+        """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
         submit = self.points.client.submit
-        picks = [submit(_pick, chunk.future, local(rows, chunk.rows), pure=False) for chunk in self._chunks]
-        return np.concatenate(self._gather(picks))
+        picked = [submit(_pick, chunk.future, rows_within(rows, chunk.rows), pure=False) for chunk in self._chunks]
+        return np.concatenate(self._gather(picked))
 
     def transformed(self, function: Callable[[Array], Array]) -> ClusterRows:
-        """The same rows with a function of their checked points instead."""
-        check = partial(after, function, self.points.check)
-        return ClusterRows(replace(self.points, check=check), self.y, self.weight)
+        """The same rows with a function applied to their checked points."""
+        return ClusterRows(replace(self.points, check=compose(function, self.points.check)), self.y, self.weight)
 
     def memory(self) -> Memory:
-        """A name for what the blocks remember, each on its worker."""
+        """The name of a new memory: what blocks remember stays on their workers."""
         memory = Memory(MEMORY_BYTES * max(1, len(self.points.client.nthreads())))
         self._tokens.append(memory.token)
         return memory
 
-    def map(self, make: Make, blocks: Sequence[slice], memory: Memory | None = None) -> list[Any]:
-        """What each block gives."""
-        return [part for parts in self._gather(self._parts(make, blocks, memory)) for part in parts]
+    def map(
+        self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory | None = None
+    ) -> list[Any]:
+        """The results of all blocks, in order."""
+        by_chunk = self._gather(self._submit(make_function, blocks, memory))
+        return [result for results in by_chunk for result in results]
 
-    def sum(self, make: Make, blocks: Sequence[slice], memory: Memory) -> Any:
-        """The sum of what the blocks give, tuples, added in order, on the workers: one sum travels."""
-        total, parts = None, self._parts(make, blocks, memory)
-        for first in range(0, len(parts), _FAN):
-            total = self.points.client.submit(_add_all, total, *parts[first : first + _FAN], pure=False)
+    def sum(self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory) -> Any:
+        """The results of all blocks, which are tuples, added up in order, on the workers: one sum travels."""
+        total, by_chunk = None, self._submit(make_function, blocks, memory)
+        for first in range(0, len(by_chunk), _CHUNKS_PER_SUM):
+            some = by_chunk[first : first + _CHUNKS_PER_SUM]
+            total = self.points.client.submit(_add_results, total, *some, pure=False)
         return self._gather([total])[0]
 
     def close(self) -> None:
-        """Let the workers forget."""
+        """Free the memory of the workers."""
         self._chunks.clear()
         if self._tokens and self.points.client.status == "running":
             with suppress(Exception):  # they will forget anyway, when others come
                 self.points.client.run(_forget, self._tokens, on_error="ignore")
 
     def _place(self, blocks: list[slice]) -> None:
-        """Read, check and keep the points on the workers, several blocks in a chunk: tasks cost milliseconds."""
+        """Read, check and keep the points on the workers, several blocks in a chunk: a task costs milliseconds."""
         import dask
 
         threads = max(1, sum(self.points.client.nthreads().values()))
         size = (blocks[0].stop - blocks[0].start) * int(np.prod(self.shape[1:])) * 8
-        group = max(1, min(-(-len(blocks) // (_TASKS * threads)), _CHUNK_BYTES // size))
+        group = max(1, min(-(-len(blocks) // (_CHUNKS_PER_THREAD * threads)), _CHUNK_BYTES // size))
         chunks = [
             slice(blocks[k].start, blocks[min(k + group, len(blocks)) - 1].stop) for k in range(0, len(blocks), group)
         ]
@@ -228,45 +233,45 @@ class ClusterRows:
             futures = self.points.client.compute(tasks)
         self._chunks = [_Chunk(rows, future) for rows, future in zip(chunks, futures, strict=True)]
 
-    def _parts(self, make: Make, blocks: Sequence[slice], memory: Memory | None) -> list[Any]:
-        """Futures of what the blocks of each chunk give; the blocks are in order."""
+    def _submit(self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory | None) -> list[Any]:
+        """Futures, each of the results of all blocks of a chunk; the blocks are in order."""
         submit, token = self.points.client.submit, None if memory is None else memory.token
         budget = 0.0 if memory is None else memory.budget
-        inside = [[b for b in blocks if c.rows.start <= b.start < c.rows.stop] for c in self._chunks]
+        by_chunk = [[b for b in blocks if c.rows.start <= b.start < c.rows.stop] for c in self._chunks]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # prototypes are in it, once
-            made = submit(_held, make, pure=False)
+            sent = submit(_unchanged, make_function, pure=False)
             return [
-                submit(_work, made, chunk.future, chunk.rows.start, some, token, budget, pure=False)
-                for chunk, some in zip(self._chunks, inside, strict=True)
-                if some
+                submit(_map_chunk, sent, chunk.future, chunk.rows.start, its_blocks, token, budget, pure=False)
+                for chunk, its_blocks in zip(self._chunks, by_chunk, strict=True)
+                if its_blocks
             ]
 
     def _gather(self, futures: list[Any]) -> list[Any]:
-        """Their results; an error of a worker is raised here, and so is the loss of the cluster."""
+        """The results of futures; raises the error of a worker, and ConnectionError when the cluster is lost."""
         from distributed import CancelledError, wait
         from distributed.comm import CommClosedError
 
-        client, alone = self.points.client, 0.0
+        client, seconds_alone = self.points.client, 0.0
         try:
             while any(future.status == "pending" for future in futures):
                 with suppress(TimeoutError):
-                    wait(futures, timeout=_GLANCE)
+                    wait(futures, timeout=_POLL_SECONDS)
                     break
                 if client.status != "running":
-                    raise ConnectionError(_LOST.format("has gone"))
-                alone = 0.0 if client.nthreads() else alone + _GLANCE
-                if alone > _PATIENCE:
-                    raise ConnectionError(_LOST.format("has no workers any more"))
+                    raise ConnectionError(_CLUSTER_LOST.format("has gone"))
+                seconds_alone = 0.0 if client.nthreads() else seconds_alone + _POLL_SECONDS
+                if seconds_alone > _MOST_SECONDS_ALONE:
+                    raise ConnectionError(_CLUSTER_LOST.format("has no workers any more"))
             return list(client.gather(futures))
         except (CancelledError, CommClosedError) as error:
-            raise ConnectionError(_LOST.format("has gone")) from error
+            raise ConnectionError(_CLUSTER_LOST.format("has gone")) from error
 
 
 def _current_client() -> Any:
     """The client that the user has made last, if there is one."""
     distributed = sys.modules.get("distributed")
-    if distributed is None:  # then nobody has made one
+    if distributed is None:  # it was never imported, so that there is no client
         return None
     try:
         return distributed.Client.current()
@@ -278,40 +283,48 @@ def _checked(X: Array, y: Labels, weight: Array | None, check: Callable[[Array],
     return check_block(check, np.asarray(X), start), y, weight
 
 
-def _held(make: Make) -> Make:
-    return make
+def _unchanged(make_function: BlockFunctionFactory) -> BlockFunctionFactory:
+    """As a task, it brings what many tasks need to the workers once."""
+    return make_function
 
 
 def _pick(points: _Points, rows: Indices) -> Array:
     return points[0][rows]
 
 
-def _add_all(total: Any, *chunks: list[Any]) -> Any:
-    for part in (part for parts in chunks for part in parts):
-        total = part if total is None else add(total, part)
+def _add_results(total: Any, *chunks: list[Any]) -> Any:
+    for result in (result for results in chunks for result in results):
+        total = result if total is None else add_tuples(total, result)
     return total
 
 
-def _work(make: Make, points: _Points, start: int, blocks: list[slice], token: str | None, budget: float) -> list[Any]:
-    """What each block of a chunk gives, on its worker, which keeps their memories; the chunk begins at `start`."""
-    memory = Memory(0)
+def _map_chunk(
+    make_function: BlockFunctionFactory,
+    points: _Points,
+    start: int,
+    blocks: list[slice],
+    token: str | None,
+    budget: float,
+) -> list[Any]:
+    """The results of the blocks of a chunk whose first row is `start`; the worker keeps their memories."""
+    memories = Memory(0)
     if token is not None:
-        while len(_memories) > 3 and token not in _memories:  # others that were not said to have ended
+        while len(_memories) >= _MOST_MEMORIES and token not in _memories:
             _memories.pop(next(iter(_memories)))
-        memory = _memories.setdefault(token, Memory(budget))
-    work = make()
+        memories = _memories.setdefault(token, Memory(budget))
+    function = make_function()
     points = (np.require(points[0], requirements="A"), *points[1:])  # frames of a message begin anywhere
 
-    def one(rows: slice) -> Any:
-        here = slice(rows.start - start, rows.stop - start)
-        X, y, weight = (None if part is None else part[here] for part in points)
+    def on_block(rows: slice) -> Any:
+        within = slice(rows.start - start, rows.stop - start)
+        X, y, weight = (None if part is None else part[within] for part in points)
         assert X is not None
         assert y is not None
-        result, remembered = work(X, y, weight, memory.pop(rows.start, None))
-        memory.keep(rows, remembered, X)
+        result, block_memory = function(X, y, weight, memories.pop(rows.start, None))
+        memories.keep(rows, block_memory, X)
         return result
 
-    return map_blocks(one, blocks, 1)
+    return map_blocks(on_block, blocks, 1)
 
 
 def _forget(tokens: list[str]) -> None:

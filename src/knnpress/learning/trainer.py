@@ -1,4 +1,4 @@
-"""A training set, whole or without a fold, with its starts: where each setting begins, and what it learns."""
+"""What learns any setting on one training set, whole or without a fold: where each begins, and where it ends."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.execution.rows import LocalRows
 from knnpress.geometries.base import SmoothGeometry
-from knnpress.learning.checkpoint import Keep, State
-from knnpress.learning.descent import Problem, Start
+from knnpress.learning.descent import LabelledPrototypes, Problem
 from knnpress.learning.job import Job, View
 from knnpress.learning.selection import Setting
+from knnpress.learning.state import Arrays, DescentState, Keep
 from knnpress.neighbors import ByClass
-from knnpress.rows import LocalRows
 from knnpress.typing import Array
 
-__all__ = ["Part"]
+__all__ = ["Trainer"]
 
 _GROW = 0.1  # how far towards the centroids of its groups a learned prototype is grown apart
 
 
-class Part:
-    """A training set, whole or without a fold: its starts and what was learned from them, each made once.
+class Trainer:
+    """Learns any setting on one training set, whole or without a fold; each start is made once, for all settings.
 
     Parameters
     ----------
     view : View
     job : Job
-    quick : Part or None
+    quick : Trainer or None
         The same points in the quick geometry. Where there is one, its start is the centre of the prior, and descents
         are warm-started where its own ended, which halves their number of iterations.
     """
 
-    def __init__(self, view: View, job: Job, quick: Part | None = None) -> None:
+    def __init__(self, view: View, job: Job, quick: Trainer | None = None) -> None:
         self.view, self.job, self.quick = view, job, quick
-        self.starts: dict[int, Start] = {}
+        self.starts: dict[int, LabelledPrototypes] = {}
         self.problems: dict[Any, Problem] = {}
         self.ended: dict[Setting, Array] = {}  # where each descent ended
 
-    def start(self, n_prototypes: int) -> Start:
+    def start(self, n_prototypes: int) -> LabelledPrototypes:
         """Where descents begin: centroids of k-means within each class, unless the user gave another start."""
         if n_prototypes not in self.starts and self.quick is not None:
             self.starts[n_prototypes] = self._from_quick(self.quick.start(n_prototypes))
         if n_prototypes not in self.starts:
 
-            def compute(*_: Any) -> State:
+            def compute(*_: Any) -> Arrays:
                 made = self.view.make_start(self.view.sample, n_prototypes)
                 return {"points": np.ascontiguousarray(made.points), "labels": np.asarray(made.labels, dtype=np.int64)}
 
             kept = self.job.checkpoint.step(compute)
-            self.starts[n_prototypes] = Start(kept["points"], kept["labels"])
+            self.starts[n_prototypes] = LabelledPrototypes(kept["points"], kept["labels"])
         return self.starts[n_prototypes]
 
     def problem(self, setting: Setting) -> Problem:
@@ -61,16 +61,16 @@ class Part:
         return self._grown(plain, setting) if setting.start == "grown" else plain
 
     def gamma(self, setting: Setting) -> float:
-        """The sharpness that the setting stands for here."""
+        """The gamma of a setting on this training set."""
         plain = self._plain(self.job.n_prototypes)
         start = self._single(plain) if setting.start == "single" else plain
-        return self.job.wishes.gamma_at(start.usual_gamma, setting)
+        return self.job.constraints.gamma_at(start.usual_gamma, setting)
 
     def scores(self, setting: Setting, held_out: LocalRows, n_classes: int) -> tuple[Array, Array]:
         """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
         problem, gamma = self.problem(setting), self.gamma(setting)
 
-        def descend(state: State | None, keep: Keep | None) -> State:
+        def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
             found = problem.learn(
                 gamma,
                 setting.prior,
@@ -80,10 +80,10 @@ class Part:
                 state=state,
                 keep=keep,
             )
-            Z, labels = problem.scale.points(found.theta), problem.start.labels
+            Z, labels = problem.scale.points(found.u), problem.start.labels
             D = _distances(held_out, self.view.geometry, Z)
             nearest, soft = ByClass.of(labels, n_classes).scores(D, gamma)
-            return {"u": found.theta, "nearest": nearest, "soft": soft}
+            return {"u": found.u, "nearest": nearest, "soft": soft}
 
         found = self.job.checkpoint.step(descend)
         self.ended[setting] = found["u"]
@@ -102,26 +102,28 @@ class Part:
             ]
             return self.ended[min(earlier, key=lambda one: one.prior)] if earlier else None
         there = self.quick.problem(setting)
-        learned = self._from_quick(Start(there.scale.points(self.quick.ended[setting]), there.start.labels))
+        learned = self._from_quick(
+            LabelledPrototypes(there.scale.points(self.quick.ended[setting]), there.start.labels)
+        )
         objective, begin = problem.objective(gamma, setting.prior, setting.smoothing), problem.scale.u(learned.points)
         objective.slack = self.view.geometry.slacks[0]  # roughly is enough
         return begin if objective(begin).loss < objective(problem.first).loss else None
 
-    def _from_quick(self, start: Start) -> Start:
+    def _from_quick(self, start: LabelledPrototypes) -> LabelledPrototypes:
         assert self.quick is not None
         assert self.quick.view.to_points is not None
-        return Start(self.quick.view.to_points(start.points), start.labels)
+        return LabelledPrototypes(self.quick.view.to_points(start.points), start.labels)
 
     def _plain(self, n_prototypes: int) -> Problem:
         if n_prototypes not in self.problems:
             start, unit = self.start(n_prototypes), None
             n_classes = int(start.labels.max()) + 1
-            if n_prototypes > n_classes and self.job.wishes.settings.get("start") != "given":
+            if n_prototypes > n_classes and self.job.constraints.settings.get("start") != "given":
                 unit = self._plain(n_classes).scale.unit  # so that a prior means the same whatever their number
             self.problems[n_prototypes] = self._problem(start, unit)
         return self.problems[n_prototypes]
 
-    def _problem(self, start: Start, unit: float | None = None) -> Problem:
+    def _problem(self, start: LabelledPrototypes, unit: float | None = None) -> Problem:
         view = self.view
         return Problem(view.rows, view.blocks, view.geometry, start, self.job.descent, view.sample, unit)
 
@@ -137,9 +139,9 @@ class Part:
             )
         if setting not in self.problems:
             single = self._single(plain)
-            gamma = self.job.wishes.gamma_at(single.usual_gamma, setting)
+            gamma = self.job.constraints.gamma_at(single.usual_gamma, setting)
 
-            def descend(state: State | None, keep: Keep | None) -> State:
+            def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
                 found = single.learn(
                     gamma,
                     setting.prior,
@@ -148,7 +150,7 @@ class Part:
                     state=state,
                     keep=keep,
                 )
-                return {"u": found.theta}
+                return {"u": found.u}
 
             learned = single.scale.points(self.job.checkpoint.step(descend)["u"])
             start = _grow(self.view.geometry, plain.start, single.start, learned)
@@ -156,14 +158,18 @@ class Part:
         return self.problems[setting]
 
 
-def _grow(geometry: SmoothGeometry, groups: Start, centroids: Start, learned: Array) -> Start:
+def _grow(
+    geometry: SmoothGeometry, groups: LabelledPrototypes, centroids: LabelledPrototypes, learned: Array
+) -> LabelledPrototypes:
     """Learned prototypes, one per class, moved apart by a tenth of how the class's groups lie round its centroid."""
     of_class = np.argsort(centroids.labels)[groups.labels]
     middle = centroids.points[of_class]
     around = geometry.chart(middle)
     offset = around.to_theta(groups.points) - around.to_theta(middle)
     at_learned = geometry.chart(learned[of_class])
-    return Start(at_learned.to_point(at_learned.to_theta(learned[of_class]) + _GROW * offset), groups.labels)
+    return LabelledPrototypes(
+        at_learned.to_point(at_learned.to_theta(learned[of_class]) + _GROW * offset), groups.labels
+    )
 
 
 def _distances(rows: LocalRows, geometry: SmoothGeometry, Z: Array) -> Array:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import joblib
 import numpy as np
@@ -18,15 +19,15 @@ from hypothesis import strategies as st
 from joblib.parallel import ThreadingBackend
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from knnpress import parallel
+from knnpress.execution import threads
+from knnpress.execution.threads import map_blocks, map_tasks, resolve_n_jobs, row_blocks
 from knnpress.geometries import JBLD
-from knnpress.parallel import map_blocks, map_tasks, resolve_n_jobs, row_blocks
 
 BLOCKS = [slice(i, i + 1) for i in range(20)]
 MATRICES = np.stack([(i + 1.0) * np.eye(3) for i in range(100)])
 
 sizes = st.integers(0, 5000)
-row_bytes = st.one_of(st.integers(0, 10**5), st.integers(1, 100).map(lambda rows: parallel.BLOCK_BYTES // rows))
+row_bytes = st.one_of(st.integers(0, 10**5), st.integers(1, 100).map(lambda rows: threads.BLOCK_BYTES // rows))
 
 
 class Stop(Exception):
@@ -49,7 +50,7 @@ def test_no_block_exceeds_the_limit_unless_a_single_row_does(n, width):
     for block in row_blocks(n, width):
         rows = block.stop - block.start
         assert rows >= 1
-        assert rows == 1 or rows * width <= parallel.BLOCK_BYTES
+        assert rows == 1 or rows * width <= threads.BLOCK_BYTES
 
 
 def test_blocks_depend_on_sizes_alone(monkeypatch):
@@ -96,12 +97,72 @@ def test_an_exception_in_a_block_is_raised_and_later_blocks_are_not_begun(error,
             raise error("the third block")
         time.sleep(0.02)
 
-    before = threading.active_count()
     with pytest.raises(error, match="the third block"):
         map_blocks(fail_at_third, BLOCKS, n_jobs)
     assert len(begun) < 8
-    time.sleep(0.1)  # helpers end on their own
-    assert threading.active_count() <= before
+
+
+def test_helpers_stay_for_the_next_call_up_to_a_number(monkeypatch):
+    monkeypatch.setattr(threads, "_helpers", threads._Helpers())
+    monkeypatch.setattr(threads, "_MOST_IDLE", 2)
+    before = threading.active_count()
+    for _ in range(5):
+        meeting = threading.Barrier(6)
+        map_blocks(lambda _, meeting=meeting: meeting.wait(timeout=10), BLOCKS[:6], 6)
+        for _ in range(100):  # those that are too many end on their own
+            if threading.active_count() == before + 2:
+                break
+            time.sleep(0.01)
+        assert threading.active_count() == before + 2
+    threads._helpers.end()
+    assert threading.active_count() == before
+
+
+def test_helpers_that_wait_hold_nothing_of_the_caller():
+    array = np.ones(3)
+    alive = weakref.ref(array)
+    meeting = threading.Barrier(2)
+    map_blocks(lambda _, array=array: meeting.wait(timeout=10), BLOCKS[:2], 2)
+    del array
+    for _ in range(100):
+        if alive() is None:
+            break
+        time.sleep(0.01)
+    assert alive() is None
+
+
+def test_ctrl_c_while_helpers_are_asked_leaves_none_at_work(monkeypatch):
+    ask, asked, begun = threads._helpers.ask, [], []
+
+    def interrupted(task):
+        asked.append(task)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        ask(task)
+
+    monkeypatch.setattr(threads._helpers, "ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        map_blocks(lambda block: begun.append(block), BLOCKS, 3)
+    time.sleep(0.05)  # longer than helpers hold back
+    assert begun == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_has_helpers_of_its_own():
+    code = """
+        import os, threading
+        from knnpress.execution.threads import map_blocks
+        def meet():
+            meeting = threading.Barrier(2)
+            map_blocks(lambda _: meeting.wait(timeout=10), [slice(0, 1), slice(1, 2)], 2)
+        meet()
+        child = os.fork()
+        meet()
+        if child == 0:
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert run_python(code).strip() == "0"
 
 
 def test_an_exception_ends_the_work_while_an_earlier_block_still_runs():
@@ -127,7 +188,7 @@ def test_an_exception_ends_the_work_while_an_earlier_block_still_runs():
 def test_ctrl_c_in_the_calling_thread_cancels_the_blocks_not_begun():
     code = """
         import os, signal, threading, time
-        from knnpress.parallel import map_blocks
+        from knnpress.execution.threads import map_blocks
         begun = []
         def work(block):
             begun.append(block)
@@ -170,7 +231,7 @@ def test_overlapping_maps_leave_blas_as_many_threads_as_before():
         import threading
         import numpy as np
         from threadpoolctl import ThreadpoolController
-        from knnpress.parallel import map_blocks
+        from knnpress.execution.threads import map_blocks
         blas = lambda: [lib["num_threads"] for lib in ThreadpoolController().info() if lib["user_api"] == "blas"]
         first_inside, second_inside, first_done = threading.Event(), threading.Event(), threading.Event()
         def first(block):
@@ -202,7 +263,7 @@ def test_n_jobs_none_is_every_core_this_process_may_use():
 
 @pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (3, 3), (-1, 8), (-2, 7), (-8, 1), (-100, 1), (None, 8)])
 def test_n_jobs_counts_as_in_joblib(monkeypatch, n_jobs, expected):
-    monkeypatch.setattr(parallel, "_count_cores", lambda *_: 8)
+    monkeypatch.setattr(threads, "_count_cores", lambda *_: 8)
     assert resolve_n_jobs(n_jobs) == expected
 
 
@@ -254,7 +315,7 @@ def test_a_fork_in_the_middle_of_a_map_can_itself_map():
         import os, threading
         import numpy as np
         from knnpress.geometries import JBLD
-        from knnpress.parallel import map_blocks
+        from knnpress.execution.threads import map_blocks
         X = np.stack([(i + 1.0) * np.eye(3) for i in range(100)])
         started, release = threading.Event(), threading.Event()
         def wait(block):
@@ -312,7 +373,7 @@ def test_nothing_native_is_left_behind_when_python_ends_at_once(ends):
     code = """
     import sys, numpy as np
     from knnpress import _core
-    from knnpress.parallel import map_blocks
+    from knnpress.execution.threads import map_blocks
     X, blocks = np.stack([np.eye(3)] * 50), [slice(k, k + 1) for k in range(50)]
 
     def run():

@@ -1,0 +1,118 @@
+"""Points in a store that is read block by block: a memory map, a zarr array, an HDF5 dataset, a dask array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from knnpress.exceptions import InvalidPointError
+from knnpress.execution.rows import LocalRows, Rows
+from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, row_blocks
+from knnpress.typing import Array, Labels
+
+__all__ = ["StoredPoints", "check_block", "compose", "is_dask", "is_stored", "stored_blocks"]
+
+_ROWS_PER_READ = 64  # consecutive ones, where a store does not say
+_READS_PER_BATCH = 8  # at least, lest a batch know only one corner of the store
+
+
+@dataclass(frozen=True)
+class StoredPoints:
+    """Points in a store, of which row slices can be read.
+
+    Attributes
+    ----------
+    array : object
+        With ``shape`` and ``array[start:stop]``.
+    check : callable
+        From the points of a block to checked ones; its errors name rows of the block.
+    """
+
+    array: Any
+    check: Callable[[Array], Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all points."""
+        return tuple(int(size) for size in self.array.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        """The checked points of a block."""
+        return check_block(self.check, _read(self.array, rows), rows.start)
+
+    def rows(self, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
+        """The points with their labels and weights."""
+        return LocalRows(self, y, weight, n_jobs, MEMORY_BYTES)
+
+    def blocks(self, n_prototypes: int, batch_size: int | None) -> list[slice]:
+        """The row blocks to read; for batches, the runs of rows that they are made of."""
+        return stored_blocks(self.shape, n_prototypes, batch_size, getattr(self.array, "chunks", None))
+
+    def transformed(self, function: Callable[[Array], Array]) -> StoredPoints:
+        """The same points with a function applied to each block, after the check."""
+        return replace(self, check=compose(function, self.check))
+
+
+def compose(function: Callable[[Array], Array], check: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """First the check, then the function, as something that can be pickled."""
+    return partial(_check_and_apply, function, check)
+
+
+def _check_and_apply(function: Callable[[Array], Array], check: Callable[[Array], Array], X: Array) -> Array:
+    return function(check(X))
+
+
+def stored_blocks(shape: tuple[int, ...], n_prototypes: int, batch_size: int | None, chunks: Any) -> list[slice]:
+    """Row blocks of which neither the points nor their distances take more than a block's bytes.
+
+    For batches: runs of rows, several in each, that agree with the first of the store's `chunks`.
+    """
+    if batch_size is None:
+        blocks = row_blocks(shape[0], 8 * n_prototypes)  # as of points in memory, if possible
+        n_features = int(np.prod(shape[1:]))
+        fits = 8 * blocks[0].stop * n_features <= BLOCK_BYTES
+        return blocks if fits else row_blocks(shape[0], 8 * max(n_prototypes, n_features))
+    most = max(1, batch_size // _READS_PER_BATCH)
+    chunk = 1 if not chunks else int(np.max(chunks[0]))  # Dask gives the length of each
+    run = chunk * max(1, min(_ROWS_PER_READ, most) // chunk)  # whole chunks
+    run = -(-run // -(-run // most))  # or equal parts of one
+    return [slice(start, min(start + run, shape[0])) for start in range(0, shape[0], run)]
+
+
+def check_block(check: Callable[[Array], Array], X: Array, start: int) -> Array:
+    """Checked points; an error names the row among all of them, not in the block that begins at `start`."""
+    try:
+        return check(X)
+    except InvalidPointError as error:
+        text = re.sub(
+            r"^(the covariance of )?X\[(\d+)\]",
+            lambda found: f"{found[1] or ''}X[{int(found[2]) + start}]",
+            str(error),
+        )
+        raise InvalidPointError(f"{text} (looked at: rows {start} to {start + len(X) - 1})") from None
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a collection of Dask."""
+    return hasattr(X, "__dask_graph__")
+
+
+def is_stored(X: Any) -> bool:
+    """Whether X is read from elsewhere, row slice by row slice: a memory map, a zarr array, an HDF5 dataset."""
+    if isinstance(X, np.ndarray):
+        return isinstance(X, np.memmap)
+    like = all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+    return like and not is_dask(X)
+
+
+def _read(array: Any, rows: slice) -> Array:
+    block = array[rows]
+    return np.asarray(block.compute(scheduler="synchronous") if is_dask(block) else block)
