@@ -5,24 +5,46 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from knnpress.cli.options import add_command, add_labels, share
 from knnpress.cli.output import notice, print_facts, print_paragraph
-from knnpress.datasets.doctor import Finding, Patient, admit, examine, mend
-from knnpress.datasets.doctor_images import examine_images
-from knnpress.datasets.points import read_raw_points
-from knnpress.datasets.stored import is_zarr
-from knnpress.files import check_output, replacing
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from knnpress.datasets.doctor import Finding, Patient
+
+__all__ = ["add_parser", "run"]
 
 _ROWS = 10  # that are listed one by one
 
 
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "doctor",
+        "say what is wrong with images or points and how to mend it",
+        "knnpress doctor points.npz --fix -o mended.npz",
+        "POINTS is a .npz, .npy or .mat file, or a zarr group; FOLDER holds a sub-folder of images for each class. The "
+        "exit status is 0 where all is well, and 1 where something is wrong. Nothing is ever changed.",
+    )
+    parser.add_argument("input", type=Path, metavar="POINTS|FOLDER")
+    add_labels(parser)
+    parser.add_argument(
+        "--fix", action="store_true", help="write a mended copy; with it, the exit status is the copy's"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="MENDED.npz")
+    parser.add_argument(
+        "--shrinkage", type=share, metavar="S", help="of all matrices of the copy (default: what is needed, if it is)"
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Examine points or images; 0 where all is well, 1 where something is wrong with them (or with a mended copy)."""
+    from knnpress.datasets.doctor import admit, examine, mend
+    from knnpress.datasets.points import read_raw_points
+    from knnpress.datasets.stored import is_zarr
+
     if args.input.is_dir() and not is_zarr(args.input):
         return _run_folder(args)
     _check_arguments(args)
@@ -54,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_folder(args: argparse.Namespace) -> int:
+    from knnpress.datasets.doctor_images import examine_images
+
     if args.fix or args.output is not None or args.shrinkage is not None or args.labels is not None:
         raise ValueError("a folder of images is only examined; --fix, -o, --shrinkage and --labels are for points")
     paths, findings = examine_images(args.input)
@@ -71,6 +95,8 @@ def _run_folder(args: argparse.Namespace) -> int:
 
 
 def _check_arguments(args: argparse.Namespace) -> None:
+    from knnpress.files import check_output
+
     if not args.fix:
         if args.output is not None or args.shrinkage is not None:
             raise ValueError("-o and --shrinkage are for the mended copy; add --fix")
@@ -89,6 +115,8 @@ def _any_problem(findings: list[Finding]) -> bool:
 
 
 def _print_patient(path: Path, patient: Patient) -> None:
+    import numpy as np
+
     facts = {
         "file": str(path),
         "points": f"{len(patient.X)} {patient.kind} of {' x '.join(map(str, patient.X.shape[1:]))}",
@@ -114,6 +142,10 @@ def _rows(finding: Finding) -> str:
 
 
 def _write(path: Path, patient: Patient) -> None:
+    import numpy as np
+
+    from knnpress.files import replacing
+
     arrays: dict[str, Any] = {"X": patient.X, "y": patient.y, "row": patient.row}
     arrays |= {"class_names": patient.class_names, "ground_cost": patient.ground_cost}
     with replacing(path) as file:

@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
-from sklearn.pipeline import make_pipeline
-
+from knnpress.cli.options import add_command
 from knnpress.cli.output import notice
-from knnpress.cli.queries import open_model
-from knnpress.descriptors import Recenter, SignalCovariance
-from knnpress.export import export_c, export_js
-from knnpress.files import check_output
 
-__all__ = ["run"]
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "export",
+        "write a model as C or JavaScript that needs nothing else",
+        "knnpress export model.knnp -o model.c",
+        "A name that ends in .h makes a header for C99 and C++17. The file says how it is called and what it needs.",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL.knnp")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--to", choices=("c", "js"), default="c", help="language (default: c)")
+    parser.add_argument(
+        "--dtype",
+        choices=("float64", "float32"),
+        default="float64",
+        help="of the tables and the arithmetic with them (default: float64)",
+    )
+    parser.add_argument(
+        "--reject",
+        type=float,
+        metavar="R",
+        help="answer -1 where a point is farther from every class than all but a share R of its training points",
+    )
+    parser.add_argument("--group", metavar="NAME", help="whose mean Recenter moves matrices by, where it knows several")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write a model as C or JavaScript; descriptors of images stay in Python."""
+    from sklearn.pipeline import make_pipeline
+
+    from knnpress.cli.queries import open_model
+    from knnpress.descriptors import Recenter, SignalCovariance
+    from knnpress.export import export_c, export_js
+    from knnpress.files import check_output
+
     check_output(args.output)
     model = open_model(args.model, None)
     chain, stays = list(model.descriptors), []

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
+from knnpress.cli.options import add_command, add_training_options, count
 from knnpress.cli.output import print_facts, print_table
-from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
-from knnpress.compression.tuning import tune
-from knnpress.files import check_output
+from knnpress.names import LEARNED
 
-__all__ = ["run"]
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "tune",
+        "search for good settings of a learned model",
+        "knnpress tune photos/ --trials 30 --storage search.db -o model.knnp",
+        "With --storage, the same command goes on where it was stopped.",
+    )
+    add_training_options(parser, LEARNED)
+    parser.add_argument("-o", "--output", type=Path, metavar="MODEL.knnp", help="learn and save a model with the best")
+    parser.add_argument("--trials", type=count, default=20, metavar="N", help="settings to try (default: 20)")
+    parser.add_argument("--storage", type=Path, metavar="FILE", help="file that keeps the trials")
 
 
 def run(args: argparse.Namespace) -> None:
     """Try settings, print how well each did, and learn a model with the best, if a file for it is given."""
+    from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
+    from knnpress.compression.tuning import tune
+    from knnpress.files import check_output
+
     check_output(args.output)
     data = read_training_set(args)
     classifier = make_classifier(args, data)
