@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from points import GROUND_COST, histograms, labelled, spd
 from scipy.io import savemat
 
@@ -402,3 +403,39 @@ def test_on_a_terminal_problems_stand_out(doctor, tmp_path, monkeypatch):
     assert status == 1
     assert "[red].npz" in re.sub(r"[\s│]", "", out)
     assert "NaN or infinity" in out
+
+
+def test_what_is_not_there_may_be_a_folder_too(tmp_path, doctor):
+    status, out, err = doctor(tmp_path / "photo")
+    assert (status, out) == (2, "")
+    assert err == f"knnpress: {tmp_path / 'photo'} is not there; give a folder of images, or a file of points\n"
+
+
+def test_no_cure_names_an_option_that_no_command_has(tmp_path, doctor, rng):
+    for name, size in (("a", 16), ("b", 160)):
+        (tmp_path / name).mkdir()
+        for k in range(2):
+            Image.fromarray(rng.integers(0, 255, (size, size), dtype=np.uint8)).save(tmp_path / name / f"{k}.png")
+    _, out, _ = doctor(tmp_path)
+    assert "very different sizes" in out
+    assert "--max-side" not in out
+
+
+def test_masks_are_no_images_and_missing_ones_are_found(tmp_path, doctor, rng):
+    for name in ("a", "b"):
+        for k in range(3):
+            for folder in ("photos", "photos/masks"):
+                (tmp_path / folder / name).mkdir(parents=True, exist_ok=True)
+                pixels = rng.integers(0, 255, (16, 16), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / folder / name / f"{k}.png")
+    masks = tmp_path / "photos" / "masks"
+    status, out, _ = doctor(tmp_path / "photos", "--masks", masks)
+    assert status == 0
+    assert "6 of 2 classes" in out
+    (masks / "a" / "1.png").unlink()
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(masks / "b" / "2.png")
+    status, out, _ = doctor(tmp_path / "photos", "--masks", masks)
+    assert status == 1
+    assert "images without their mask or depth map" in out
+    assert "1 of 6 images: a/1.png" in out
+    assert "1 of 6 images: b/2.png" in out  # its size is another

@@ -14,15 +14,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
 from knnpress import _core
+from knnpress.cli.options import CommandParser, choice
 from knnpress.cli.output import drop_output, notice, open_streams
 
 __all__ = ["COMMANDS", "main"]
 
 #: In the order of the help
-COMMANDS = ("demo", "describe", "compress", "compare", "predict", "evaluate", "tune", "experiment", "report")
-COMMANDS += ("inspect", "export", "doctor")
+COMMANDS = (
+    *("demo", "describe", "compress", "compare", "predict", "evaluate"),
+    *("tune", "experiment", "report", "inspect", "export", "doctor"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 130: Ctrl-C. 143: SIGTERM.
     """
     open_streams()
-    args = _parser().parse_args(argv)
+    args = _parse(argv)
     status: int | None = 0
     args.shown = getattr(args, "verbose", False) or sys.stderr.isatty()
     try:
@@ -83,8 +87,24 @@ def _sentence(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser, words = _parser(), list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        parser.print_help(sys.stderr)
+        parser.exit(2)
+    first = words[0]
+    if not first.startswith("-") and first not in COMMANDS:
+        if Path(first).exists():
+            parser.error(
+                f"{first} is a folder or file; say first what to do with it, e.g. knnpress compress {first} -o "
+                "model.knnp"
+            )
+        parser.error(f"{first!r} is no command; {choice(first, COMMANDS)}")
+    return parser.parse_args(words)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="knnpress",
         description="Nearest-neighbour classification of images, covariance matrices and histograms from a few learned "
         "prototypes.",

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from knnpress.cli.options import add_command, add_groups_to_hold_out, add_training_options, count
+from knnpress.cli.options import add_command, add_groups_to_hold_out, add_training_options, count, one_of
 from knnpress.names import LEARNED, METHODS, METRICS
 
 __all__ = ["add_parser", "run"]
@@ -38,7 +38,10 @@ def add_parser(commands: Any) -> None:
         help="learn from a zarr store on a Dask cluster, e.g. tcp://host:8786, or local for one on this machine",
     )
     parser.add_argument(
-        "--metric", choices=METRICS, metavar="NAME", help=f"{', '.join(METRICS)} (default: what suits the points best)"
+        "--metric",
+        type=one_of(METRICS),
+        metavar="NAME",
+        help=f"{', '.join(METRICS)} (default: what suits the points best)",
     )
     add_groups_to_hold_out(parser)
 

@@ -11,12 +11,13 @@ from safetensors import safe_open
 from sklearn.base import BaseEstimator
 
 from knnpress.cli.output import print_facts, print_table
-from knnpress.cli.queries import Model, read_points, split_model
+from knnpress.cli.queries import load_model, read_points
 from knnpress.clouds import Clouds
 from knnpress.datasets.points import read_array
 from knnpress.descriptors import WordClouds
+from knnpress.estimators.described import as_described
 from knnpress.geometries import CloudSinkhorn
-from knnpress.model_file import load
+from knnpress.typing import Array
 
 __all__ = ["print_contents"]
 
@@ -31,42 +32,43 @@ _SAID = {"error", "standard_error", "loss", "n_folds", "chosen"}  # of a setting
 
 def print_contents(path: Path, points: Path | None, groups: str | None) -> None:
     """Print what a model file holds; of channels, how much they have to do with decisions about a file of points."""
-    model = load(path)
+    model = load_model(path)
+    described = as_described(model)
+    explained = None
+    if points is not None:  # before anything is printed
+        if not hasattr(described.classifier_, "feature_relevance"):
+            kind = type(described.classifier_).__name__
+            raise ValueError(f"{path} holds a {kind}, which does not explain; use SCC")
+        explained = read_points(described, points, path, groups)
     with safe_open(path, "numpy") as file:
         about = json.loads(file.metadata()[_FORMAT])
-    steps = split_model(model)
     facts = {
         "file": str(path),
         "size": f"{path.stat().st_size:,} bytes",
         "written by": f"knnpress {about['knnpress']}, format {about['version']}",
         "kind": type(model).__name__,
     }
-    print_facts(facts | (_prototype_facts(steps[-1]) if hasattr(steps[-1], "prototypes_") else {}))
+    classifier, steps = described.classifier_, [*described.descriptors_, described.classifier_]
+    print_facts(facts | (_prototype_facts(classifier) if hasattr(classifier, "prototypes_") else {}))
     for step in steps:
         print(f"\n{type(step).__name__}")
         fitted = {name: value for name, value in vars(step).items() if name.endswith("_") and name not in _SHOWN_APART}
         print_facts({name: _brief(value) for name, value in (step.get_params(deep=False) | fitted).items()})
-    if hasattr(steps[-1], "prototypes_"):
+    if hasattr(classifier, "prototypes_"):
         print()
-        labels = steps[-1].prototype_labels_.tolist()
-        rows = [[str(name), str(labels.count(name))] for name in steps[-1].classes_.tolist()]
+        labels = classifier.prototype_labels_.tolist()
+        rows = [[str(name), str(labels.count(name))] for name in classifier.classes_.tolist()]
         print_table(["class", "prototypes"], rows, right=(1,))
-        _print_channels(Model(path, steps[:-1], steps[-1]), points, groups)
+        _print_channels(classifier, explained, points)
         _print_words(steps)
-        _print_selection(getattr(steps[-1], "selection_", []))
+        _print_selection(getattr(classifier, "selection_", []))
 
 
-def _print_channels(model: Model, path: Path | None, groups: str | None) -> None:
+def _print_channels(classifier: Any, points: Array | None, path: Path | None) -> None:
     """How much each channel has to do with decisions about points of a file, or about the prototypes."""
-    classifier = model.classifier
-    if not hasattr(classifier, "feature_relevance"):
-        if path is not None:
-            raise ValueError(f"{model.path} holds a {type(classifier).__name__}, which does not explain; use SCC")
+    if not hasattr(classifier, "feature_relevance") or len(classifier.classes_) < 2:
         return
-    if len(classifier.classes_) < 2:
-        return
-    points = classifier.prototypes_ if path is None else read_points(model, path, groups)
-    relevance = classifier.feature_relevance(points)
+    relevance = classifier.feature_relevance(classifier.prototypes_ if points is None else points)
     given = None if path is None else read_array(path, "channels")
     names = [str(k) for k in range(len(relevance))]
     if given is not None and given.shape == relevance.shape:

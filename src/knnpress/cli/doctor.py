@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from knnpress.cli.options import add_command, add_labels, share
+from knnpress.cli.options import add_command, add_companions, add_labels, share
 from knnpress.cli.output import notice, print_facts, print_paragraph
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("input", type=Path, metavar="POINTS|FOLDER")
     add_labels(parser)
+    add_companions(parser)
     parser.add_argument(
         "--fix", action="store_true", help="write a mended copy; with it, the exit status is the copy's"
     )
@@ -47,7 +48,13 @@ def run(args: argparse.Namespace) -> int:
 
     if args.input.is_dir() and not is_zarr(args.input):
         return _run_folder(args)
+    if args.masks is not None or args.depth is not None:
+        raise ValueError(
+            f"{args.input} holds points, which have no --masks and no --depth; they are for folders of images"
+        )
     _check_arguments(args)
+    if not args.input.exists():
+        raise FileNotFoundError(f"{args.input} is not there; give a folder of images, or a file of points")
     raw = read_raw_points(args.input, args.labels)
     patient, findings = admit(raw)
     if patient is not None:
@@ -80,15 +87,15 @@ def _run_folder(args: argparse.Namespace) -> int:
 
     if args.fix or args.output is not None or args.shrinkage is not None or args.labels is not None:
         raise ValueError("a folder of images is only examined; --fix, -o, --shrinkage and --labels are for points")
-    paths, findings = examine_images(args.input)
-    classes = {path.relative_to(args.input).parts[0] for path in paths if path.parent != args.input}
-    print_facts({"folder": str(args.input), "images": f"{len(paths)} of {len(classes)} classes"})
+    images, findings = examine_images(args.input, args.masks, args.depth)
+    classes = {image.folder for image in images} - {None}
+    print_facts({"folder": str(args.input), "images": f"{len(images)} of {len(classes)} classes"})
     if not _any_problem(findings):
         print("\nnothing is wrong with these images")
     for finding in findings:
-        places = [str(paths[row].relative_to(args.input)) for row in finding.rows[:_ROWS]]
+        places = [str(images[row].place) for row in finding.rows[:_ROWS]]
         more = ", …" if len(finding.rows) > _ROWS else ""
-        about = f"{len(finding.rows)} of {len(paths)} images: {', '.join(places)}{more}" if places else ""
+        about = f"{len(finding.rows)} of {len(images)} images: {', '.join(places)}{more}" if places else ""
         lines = [about, f"found: {finding.found}", f"cure: {finding.cure}"]
         print_paragraph(finding.harm, finding.what, [line for line in lines if line])
     return int(_any_problem(findings))

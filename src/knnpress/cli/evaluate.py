@@ -51,10 +51,10 @@ def run(args: argparse.Namespace) -> None:
     times: list[float] = []
     while not times or (len(times) < 3 and sum(times) < _ENOUGH):
         start = time.perf_counter()
-        predicted = model.classifier.predict(queries.X).astype(str)
+        predicted = model.classifier_.predict(queries.X).astype(str)
         times.append(time.perf_counter() - start)
     truth, n = queries.labels.astype(str), len(queries.labels)
-    classes = model.classifier.classes_.astype(str)
+    classes = model.classifier_.classes_.astype(str)
     strangers = np.setdiff1d(truth, classes)
     if len(strangers):
         notice(f"the model does not know {', '.join(map(repr, strangers.tolist()))}; all of these count as errors")
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
         "95 % interval": f"{interval.low:.2%} to {interval.high:.2%} (Wilson)",
         "to classify": f"{1e6 * min(times) / n:.1f} µs a query",
     }
-    if model.descriptors:
+    if model.descriptors_:
         facts["to describe"] = f"{1e6 * queries.seconds / n:.0f} µs a query"
     print_facts(facts)
     print()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from knnpress.names import DESCRIPTORS, command_name
 
 __all__ = [
+    "CommandParser",
     "add_command",
+    "add_companions",
     "add_descriptor",
     "add_groups_to_hold_out",
     "add_groups_to_recenter",
@@ -17,11 +21,24 @@ __all__ = [
     "add_labels",
     "add_run_options",
     "add_training_options",
+    "choice",
     "count",
     "minutes",
+    "one_of",
     "share",
     "threads",
 ]
+
+
+Number = TypeVar("Number", int, float)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors end with what its help ends with: the example of a command."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end with status 2."""
+        super().error(f"{message}\n{self.epilog}")
 
 
 def add_command(commands: Any, name: str, summary: str, example: str, more: str = "") -> argparse.ArgumentParser:
@@ -42,8 +59,7 @@ def add_training_options(parser: argparse.ArgumentParser, methods: dict[str, str
     size.add_argument("--auto", action="store_true", help="as few prototypes as lose little")
     parser.add_argument(
         "--method",
-        type=lambda name: command_name(name, methods),
-        choices=methods,
+        type=one_of(methods),
         metavar="NAME",
         help=f"{', '.join(methods)} (default: scc for matrices, swc for clouds, shc where there is a ground cost, else "
         "snc)",
@@ -83,17 +99,21 @@ def add_descriptor(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(DESCRIPTORS)
     parser.add_argument(
         "--descriptor",
-        type=lambda name: command_name(name, DESCRIPTORS),
-        choices=DESCRIPTORS,
+        type=one_of(DESCRIPTORS),
         metavar="NAME",
         help=f"{names} (default: color-texture; of gray images, gradient)",
     )
 
 
-def add_image_options(parser: argparse.ArgumentParser) -> None:
-    """What belongs to images, and whether bad ones matter."""
+def add_companions(parser: argparse.ArgumentParser) -> None:
+    """What belongs to images."""
     parser.add_argument("--masks", type=Path, metavar="FOLDER", help="masks, laid out like the images")
     parser.add_argument("--depth", type=Path, metavar="FOLDER", help="depth maps, laid out like the images")
+
+
+def add_image_options(parser: argparse.ArgumentParser) -> None:
+    """What belongs to images, and whether bad ones matter."""
+    add_companions(parser)
     parser.add_argument("--skip-bad", action="store_true", help="leave out images that cannot be read")
 
 
@@ -105,33 +125,50 @@ def add_run_options(parser: argparse.ArgumentParser, seed: bool = False) -> None
     parser.add_argument("-v", "--verbose", action="store_true", help="show progress even where there is no terminal")
 
 
+def one_of(table: Mapping[str, Any]) -> Callable[[str], str]:
+    """Read a name of `DESCRIPTORS`, `METHODS` or `METRICS`, however it is written."""
+
+    def read(text: str) -> str:
+        name = command_name(text, table)
+        if name not in table:
+            raise argparse.ArgumentTypeError(f"{text!r} is unknown; {choice(text, table)}")
+        return name
+
+    return read
+
+
+def choice(text: str, known: Iterable[str]) -> str:
+    """What the user may have meant, or all there is."""
+    known = list(known)
+    close = get_close_matches(text.lower(), known, n=1)
+    return f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+
+
 def share(text: str) -> float:
     """A number above 0, up to 1."""
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is no share; give a number above 0, up to 1, e.g. 0.02")
-    return value
+    return _number(text, float, lambda x: 0 < x <= 1, "is no share; give a number above 0, up to 1, e.g. 0.02")
 
 
 def minutes(text: str) -> float:
     """A number above 0."""
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} is no time; give minutes, e.g. 5")
-    return value
+    return _number(text, float, lambda x: x > 0, "is no time; give minutes, e.g. 5")
 
 
 def threads(text: str) -> int:
     """Any whole number but 0."""
-    value = int(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("0 is no number of threads; give 1 or more, or -1 for all cores")
-    return value
+    return _number(text, int, lambda x: x != 0, "is no number of threads; give 1 or more, or -1 for all cores")
 
 
 def count(text: str) -> int:
     """A whole number from 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no count; give 1 or more")
+    return _number(text, int, lambda x: x >= 1, "is no count; give 1 or more")
+
+
+def _number(text: str, kind: type[Number], fits: Callable[[Number], bool], otherwise: str) -> Number:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    if value is None or not fits(value):
+        raise argparse.ArgumentTypeError(f"{text} {otherwise}")
     return value

@@ -47,21 +47,23 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output, csv_text, replacing
 
     check_output(args.output)
+    if args.model.is_dir():
+        raise ValueError(f"{args.model} is a folder; the model comes first, the file that knnpress compress wrote")
     model = open_model(args.model, args.jobs)
     queries = read_queries(model, args, labelled=False)
-    labels = model.classifier.predict(queries.X)
-    shares = model.classifier.predict_proba(queries.X)
-    winners = shares[np.arange(len(labels)), np.searchsorted(model.classifier.classes_, labels)]
+    labels = model.classifier_.predict(queries.X)
+    shares = model.classifier_.predict_proba(queries.X)
+    winners = shares[np.arange(len(labels)), np.searchsorted(model.classifier_.classes_, labels)]
     rows = [
         [item, str(label), f"{share:.4f}"] for item, label, share in zip(queries.items, labels, winners, strict=True)
     ]
     columns: tuple[str, ...] = _COLUMNS
     if args.reject is not None:
-        if not hasattr(model.classifier, "outlier_score"):
+        if not hasattr(model.classifier_, "outlier_score"):
             raise ValueError(
-                f"{args.model} holds a {type(model.classifier).__name__}, which rejects nothing; use SCC, SHC or SNC"
+                f"{args.model} holds a {type(model.classifier_).__name__}, which rejects nothing; use SCC, SHC or SNC"
             )
-        rejected = model.classifier.outlier_score(queries.X) > 1.0 - check_reject(args.reject)
+        rejected = model.classifier_.outlier_score(queries.X) > 1.0 - check_reject(args.reject)
         columns = (*_COLUMNS, "rejected")
         rows = [[*row, "yes" if far else "no"] for row, far in zip(rows, rejected, strict=True)]
     if args.output is None and sys.stdout.isatty():

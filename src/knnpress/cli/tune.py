@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     print_table(["trial", "held-out error", "seconds", "settings"], rows, right=(0, 1, 2))
     print()
-    print_facts({"best": _settings(found.best_params), "held-out error": f"{1 - found.best_score:.2%}"})
+    print_facts({"best": _settings(found.best_params), "error in the search": f"{1 - found.best_score:.2%}, held out"})
     if args.output is not None:
         print()
         fit_and_save(found.estimator, data, args.output)

@@ -127,7 +127,7 @@ def _beside(found: Sequence[tuple[Path, Path]], companion: Companion | None) -> 
         return [Path(companion(path)) for path, _ in found]
     folder = Path(companion)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder; give one laid out like the images, or a function of a path")
+        raise FileNotFoundError(f"{folder} is not a folder; give one laid out like the images")
     by_stem = {path.relative_to(folder).with_suffix(""): path for path in find_images(folder)}
     return [by_stem.get(place.with_suffix(""), folder / place) for _, place in found]
 
