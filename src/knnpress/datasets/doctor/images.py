@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from knnpress.datasets.doctor import Finding
+from knnpress.datasets.doctor.findings import Finding
 from knnpress.datasets.folder import Companion, FoundImage, images_below
 from knnpress.typing import Indices
 
@@ -80,7 +80,7 @@ def _about_files(broken: dict[int, str], shapes: dict[int, tuple[int, ...]], fla
     if sides and max(sides) > 4 * min(sides):
         seen = f"longer sides from {min(sides)} to {max(sides)} pixels"
         cure = "nothing, unless size tells the classes apart: most descriptors reduce the large ones themselves"
-        found.append(Finding("images of very different sizes", seen, cure, harm="note"))
+        found.append(Finding("images of very different sizes", seen, cure, severity="note"))
     return found
 
 
@@ -102,7 +102,7 @@ def _about_classes(root: Path, images: list[FoundImage]) -> list[Finding]:
     if len(counts) > 1 and counts.max() > 10 * counts.min():
         seen = f"{counts.min()} to {counts.max()} images in a class"
         cure = 'class_weight="balanced" gives small classes their say'
-        found.append(Finding("classes of very different sizes", seen, cure, harm="note"))
+        found.append(Finding("classes of very different sizes", seen, cure, severity="note"))
     return found
 
 
@@ -122,7 +122,7 @@ def _about_copies(images: list[FoundImage], readable: list[int]) -> list[Finding
     if copies[True]:
         rows, (example, *_) = zip(*copies[True], strict=True)
         cure = "remove the copies: where one is learned from and the other tested, errors look too small"
-        found.append(Finding("copies of images", example, cure, _rows(rows), harm="note"))
+        found.append(Finding("copies of images", example, cure, _rows(rows), severity="note"))
     return found
 
 
