@@ -882,6 +882,10 @@ def misused(capsys, *arguments):
         ("compress x -o y --jobs all", "all is no number of threads; give 1 or more, or -1 for all cores"),
         ("compare x --minutes soon", "soon is no time; give minutes, e.g. 5"),
         ("compress x -o y --ratio 0.1 --auto", "not allowed with"),
+        ("compress x -o y --ration 1", "usage: knnpress compress"),
+        ("compress x -o y --ration 1", "there is no --ration; did you mean --ratio? Example: knnpress compress"),
+        ("compress x -o y --colour=1", "there is no --colour=1; knnpress compress --help shows all options"),
+        ("compress x z -o y", "'z' is one argument too many Example: knnpress compress"),
         ("compress x -o y --method magic", "'magic' is unknown; choose from scc, shc, snc"),
         ("compress x -o y --metric jbdl", "'jbdl' is unknown; did you mean jbld?"),
         ("describe x -o y --descriptor gabr", "'gabr' is unknown; did you mean gabor?"),
@@ -1052,3 +1056,24 @@ def test_the_error_of_a_search_is_not_that_of_its_model(vectors, tmp_path, knnpr
     names = [line.split("  ")[0] for line in out.splitlines()]
     assert names.count("held-out error") == 1
     assert "error in the search" in names
+
+
+def test_what_is_read_is_not_written_over(photos, model, vectors, tmp_path, knnpress_main):
+    copy = tmp_path / "copy.knnp"
+    shutil.copy(model, copy)
+    link = tmp_path / "link.npz"
+    link.symlink_to(vectors)
+    labels = tmp_path / "labels.csv"
+    labels.write_text("label\n" + "a\nb\n" * 20)
+    for command, output in (
+        (("compress", vectors), vectors),
+        (("compress", vectors), link),
+        (("compress", vectors, "--labels", labels), labels),
+        (("tune", vectors, "--trials", 1), vectors),
+        (("predict", copy, photos / "test"), copy),
+        (("predict", copy, photos / "test" / "rows" / "0.png"), photos / "test" / "rows" / "0.png"),
+        (("export", copy, "--to", "c"), copy),
+    ):
+        before = output.read_bytes()
+        assert failed(knnpress_main(*command, "-o", output), f"{output} is read by this command; give another name")
+        assert output.read_bytes() == before

@@ -100,7 +100,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
                 "model.knnp"
             )
         parser.error(f"{first!r} is no command; {choice(first, COMMANDS)}")
-    return parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        args.parser.refuse(unknown)
+    return args
 
 
 def _parser() -> argparse.ArgumentParser:

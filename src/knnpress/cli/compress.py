@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.cli.options import add_command, add_groups_to_hold_out, add_training_options, count, one_of
+from knnpress.cli.output import check_apart
 from knnpress.names import LEARNED, METHODS, METRICS
 
 __all__ = ["add_parser", "run"]
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output
 
     check_output(args.output)
+    check_apart(args.output, args.input, args.labels)
     check_output(args.checkpoint)
     if args.checkpoint is not None and args.method not in (None, *LEARNED):
         raise ValueError(f"--checkpoint is for {', '.join(LEARNED)}, which learn; {args.method} goes without")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.cli.options import add_command
-from knnpress.cli.output import notice, print_facts
+from knnpress.cli.output import check_apart, notice, print_facts
 
 __all__ = ["add_parser", "run"]
 
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if language is None:
         raise ValueError(f"{args.output} should end in {', '.join(_LANGUAGES)}; or say --to c or --to js")
     check_output(args.output)
+    check_apart(args.output, args.model)
     model = open_model(args.model, None)
     chain, stays = list(model.descriptors_), []
     while any(not isinstance(step, Recenter | SignalCovariance) for step in chain):

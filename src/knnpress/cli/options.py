@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -40,13 +41,24 @@ class CommandParser(argparse.ArgumentParser):
         """Say what is wrong, and end with status 2."""
         super().error(f"{message}\n{self.epilog}")
 
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Say of what was left over why it was."""
+        options = [word for word in words if word.startswith("-")]
+        if not options:
+            self.error(f"{words[0]!r} is one argument too many")
+        known = re.findall(r"--[a-z][a-z-]+", self.format_help())
+        close = get_close_matches(options[0], known, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"{self.prog} --help shows all options"
+        self.error(f"there is no {options[0]}; {advice}")
 
-def add_command(commands: Any, name: str, summary: str, example: str, more: str = "") -> argparse.ArgumentParser:
+
+def add_command(commands: Any, name: str, summary: str, example: str, more: str = "") -> CommandParser:
     """The parser of a command, with what every command has."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}", epilog=f"Example: {example}"
     )
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    parser.set_defaults(parser=parser)
     return parser
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.cli.options import add_command, add_groups_to_recenter, add_image_options, add_run_options
-from knnpress.cli.output import print_facts, print_table
+from knnpress.cli.output import check_apart, print_facts, print_table
 
 __all__ = ["add_parser", "run"]
 
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output, csv_text, replacing
 
     check_output(args.output)
+    check_apart(args.output, args.model, *args.inputs)
     if args.model.is_dir():
         raise ValueError(f"{args.model} is a folder; the model comes first, the file that knnpress compress wrote")
     model = open_model(args.model, args.jobs)

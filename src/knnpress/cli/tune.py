@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.cli.options import add_command, add_training_options, count
-from knnpress.cli.output import print_facts, print_table
+from knnpress.cli.output import check_apart, print_facts, print_table
 from knnpress.names import LEARNED
 
 __all__ = ["add_parser", "run"]
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output
 
     check_output(args.output)
+    check_apart(args.output, args.input, args.labels)
     data = read_training_set(args)
     classifier = make_classifier(args, data)
     found = tune(
