@@ -22,7 +22,7 @@ from sklearn.metrics import confusion_matrix
 import knnpress as kp
 import knnpress.cli.inspect
 from knnpress import compression, descriptors
-from knnpress.cli import main
+from knnpress.cli import COMMANDS, main
 from knnpress.datasets import load_image_folder, load_points
 from knnpress.descriptors.features import FEATURES
 from knnpress.names import DESCRIPTORS, METHODS
@@ -899,10 +899,6 @@ def test_wrong_usage_ends_with_2_and_says_how_to_go_on(arguments, words, capsys)
 def test_data_in_the_place_of_a_command_are_told_from_a_typo(tmp_path, capsys):
     said = misused(capsys, tmp_path)
     assert f"{tmp_path} is a folder or file; say first what to do with it, e.g. knnpress compress {tmp_path}" in said
-
-
-COMMANDS = ["demo", "describe", "compress", "predict", "evaluate", "tune", "inspect", "experiment", "report"]
-COMMANDS += ["doctor", "compare", "export"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
