@@ -1,6 +1,8 @@
 """The command line, from folders and files to models, tables and CSV."""
 
+import builtins
 import csv
+import io
 import math
 import os
 import re
@@ -20,7 +22,7 @@ from sklearn.metrics import confusion_matrix
 import knnpress as kp
 import knnpress.cli.inspect
 from knnpress import compression, descriptors
-from knnpress.cli import main
+from knnpress.cli import COMMANDS, main
 from knnpress.datasets import load_image_folder, load_points
 from knnpress.descriptors.features import FEATURES
 from knnpress.names import DESCRIPTORS, METHODS
@@ -641,7 +643,7 @@ def test_what_does_not_go_together_is_refused(photos, model, vectors, tmp_path, 
     assert failed(knnpress_main("compress", vectors, *output, "--method", "shc"), "ground cost", vectors)
     assert failed(knnpress_main("describe", photos / "test", "-o", tmp_path / "points.csv"), ".npz")
     np.savez(tmp_path / "wide.npz", X=np.ones((2, 5)))
-    assert failed(knnpress_main("predict", tmp_path / "v.knnp", tmp_path / "wide.npz"), "5 features", "expecting 3")
+    assert failed(knnpress_main("predict", tmp_path / "v.knnp", tmp_path / "wide.npz"), "5 numbers", "points of 3")
 
 
 # files
@@ -853,30 +855,50 @@ def test_interruption_and_debugging(model, capsys, monkeypatch):
         main(["inspect", str(model)])
 
 
+def misused(capsys, *arguments):
+    """What standard error says of a command that cannot be understood."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "usage: knnpress" in err
+    return " ".join(err.split())
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "words"),
     [
-        [],
-        ["nonsense"],
-        ["compress", "x"],
-        ["compress", "x", "-o", "y", "--ratio", "2"],
-        ["compress", "x", "-o", "y", "--prototypes", "0"],
-        ["compress", "x", "-o", "y", "--jobs", "0"],
-        ["compress", "x", "-o", "y", "--ratio", "0.1", "--auto"],
-        ["compress", "x", "-o", "y", "--method", "magic"],
-        ["describe", "x", "-o", "y", "--descriptor", "magic"],
-        ["tune", "x", "--method", "full"],
+        ("", "compress learn a small model from images or points"),
+        ("nonsense", "'nonsense' is no command; choose from demo, describe"),
+        ("compres x", "'compres' is no command; did you mean compress?"),
+        ("compress", "required: FOLDER|POINTS, -o/--output Example: knnpress compress photos/ -o model.knnp"),
+        ("compress x", "required: -o/--output Example: knnpress compress photos/ -o model.knnp"),
+        ("compress x -o y --ratio 2", "2 is no share"),
+        ("compress x -o y --ratio 2%", "2% is no share; give a number above 0, up to 1, e.g. 0.02"),
+        ("compress x -o y --prototypes 0", "0 is no count"),
+        ("compress x -o y --prototypes many", "many is no count; give 1 or more"),
+        ("compress x -o y --jobs 0", "0 is no number of threads"),
+        ("compress x -o y --jobs all", "all is no number of threads; give 1 or more, or -1 for all cores"),
+        ("compare x --minutes soon", "soon is no time; give minutes, e.g. 5"),
+        ("compress x -o y --ratio 0.1 --auto", "not allowed with"),
+        ("compress x -o y --ration 1", "usage: knnpress compress"),
+        ("compress x -o y --ration 1", "there is no --ration; did you mean --ratio? Example: knnpress compress"),
+        ("compress x -o y --colour=1", "there is no --colour=1; knnpress compress --help shows all options"),
+        ("compress x z -o y", "'z' is one argument too many Example: knnpress compress"),
+        ("compress x -o y --method magic", "'magic' is unknown; choose from scc, shc, snc"),
+        ("compress x -o y --metric jbdl", "'jbdl' is unknown; did you mean jbld?"),
+        ("describe x -o y --descriptor gabr", "'gabr' is unknown; did you mean gabor?"),
+        ("tune x --method full", "'full' is unknown; choose from scc, shc, snc, swc"),
     ],
 )
-def test_wrong_usage_ends_with_2(arguments, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code == 2
-    assert "usage: knnpress" in capsys.readouterr().err
+def test_wrong_usage_ends_with_2_and_says_how_to_go_on(arguments, words, capsys):
+    assert words in misused(capsys, *arguments.split())
 
 
-COMMANDS = ["demo", "describe", "compress", "predict", "evaluate", "tune", "inspect", "experiment", "report"]
-COMMANDS += ["doctor", "compare"]
+def test_data_in_the_place_of_a_command_are_told_from_a_typo(tmp_path, capsys):
+    said = misused(capsys, tmp_path)
+    assert f"{tmp_path} is a folder or file; say first what to do with it, e.g. knnpress compress {tmp_path}" in said
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -931,3 +953,123 @@ def test_an_experiment_runs_resumes_and_is_reported(tmp_path, capsys):
     assert "digits" in (tmp_path / "report.html").read_text()
     assert main(["experiment", "nothing", "-o", str(tmp_path / "out")]) == 2
     assert "there is no plan 'nothing'" in capsys.readouterr().err
+
+
+# what newcomers stumble over
+
+
+def test_what_is_no_model_is_called_what_it_is(photos, vectors, model, knnpress_main):
+    assert failed(knnpress_main("predict", photos, model), f"{photos} is a folder; the model comes first", "compress")
+    assert failed(knnpress_main("inspect", photos), f"{photos} is a folder; give a model", "knnpress compress")
+    for command in (("predict", vectors, photos), ("inspect", vectors), ("export", vectors, "-o", "m.c")):
+        assert failed(knnpress_main(*command), f"{vectors} holds points, and is no model", "knnpress compress")
+
+
+def test_points_that_do_not_suit_a_model_are_told_by_file(vectors, tmp_path, knnpress_main, rng):
+    knnpress_main("compress", vectors, "-o", tmp_path / "v.knnp", "--prototypes", 2)
+    np.savez(tmp_path / "wide.npz", X=rng.normal(size=(4, 5)), y=[0, 1, 0, 1])
+    np.savez(tmp_path / "matrices.npz", X=np.stack([np.eye(3)] * 4), y=[0, 1, 0, 1])
+    for command in ("predict", "evaluate"):
+        result = knnpress_main(command, tmp_path / "v.knnp", tmp_path / "wide.npz")
+        assert failed(result, f"{tmp_path / 'wide.npz'} holds points of 5 numbers", "v.knnp takes points of 3 numbers")
+        result = knnpress_main(command, tmp_path / "v.knnp", tmp_path / "matrices.npz")
+        assert failed(result, "holds points of 3 x 3 numbers", "takes points of 3 numbers")
+
+
+def test_inspect_prints_nothing_where_it_cannot_explain_the_points(model, vectors, knnpress_main):
+    assert failed(knnpress_main("inspect", model, "--points", vectors), "was made from images", vectors)
+
+
+def test_the_ending_of_an_exported_file_says_its_language(vectors, tmp_path, knnpress_main):
+    model = tmp_path / "m.knnp"
+    knnpress_main("compress", vectors, "-o", model, "--prototypes", 2)
+    for name, words in (("m.js", "export"), ("m.mjs", "export"), ("m.c", "#include"), ("m.h", "#include")):
+        status, out, _ = knnpress_main("export", model, "-o", tmp_path / name)
+        assert status == 0
+        assert words in (tmp_path / name).read_text()
+        assert facts(out)["source"] == str(tmp_path / name)
+    assert failed(knnpress_main("export", model, "-o", tmp_path / "m.py"), "m.py", ".js", "--to")
+    assert knnpress_main("export", model, "-o", tmp_path / "m.txt", "--to", "js")[0] == 0
+
+
+def test_compress_says_why_it_chose(photos, vectors, tmp_path, knnpress_main):
+    for data in (photos / "train", vectors):
+        _, out, _ = knnpress_main("compress", data, "-o", tmp_path / "m.knnp", "--ratio", "0.1")
+        model = kp.load(tmp_path / "m.knnp")
+        tried = [one for one in getattr(model, "classifier_", model).selection_ if "error" in one]
+        chosen = next(one for one in tried if one["chosen"])
+        least = min(one["error"] for one in tried)
+        said = facts(out)["chosen"]
+        if chosen["error"] == least:
+            assert f"the best of {len(tried)} settings" in said
+        else:
+            assert f"within noise of the best of {len(tried)} settings" in said
+            assert f"({least:.2%})" in said
+
+
+class Locked:
+    """Stands for a file that this user may not open: to root, permissions mean nothing."""
+
+    def __init__(self, monkeypatch, *paths):
+        known = {str(path) for path in paths}
+        opened = io.open
+
+        def checked(file, *arguments, **options):
+            if str(file) in known:
+                raise PermissionError(13, "Permission denied", str(file))
+            return opened(file, *arguments, **options)
+
+        for home, name in ((io, "open"), (builtins, "open")):
+            monkeypatch.setattr(home, name, checked)
+
+
+def test_what_may_not_be_read_is_not_called_damaged_or_absent(model, vectors, knnpress_main, monkeypatch):
+    np.save(vectors.with_suffix(".npy"), np.ones((4, 2)))
+    Locked(monkeypatch, model, vectors, vectors.with_suffix(".npy"))
+    for path, command in (
+        (model, ("inspect", model)),
+        (vectors, ("compress", vectors, "-o", vectors.parent / "m.knnp")),
+        (vectors.with_suffix(".npy"), ("doctor", vectors.with_suffix(".npy"))),
+    ):
+        assert knnpress_main(*command) == (2, "", f"knnpress: {path}: Permission denied\n")
+
+
+def test_images_that_may_not_be_read_are_told_so(photos, tmp_path, knnpress_main, monkeypatch):
+    shutil.copytree(photos / "test", tmp_path / "photos")
+    locked = tmp_path / "photos" / "rows" / "1.png"
+    Locked(monkeypatch, locked)
+    result = knnpress_main("describe", tmp_path / "photos", "-o", tmp_path / "p.npz")
+    assert failed(result, f"{locked} cannot be read (Permission denied); ", "--skip-bad")
+    assert "convert" not in result[2]
+    status, out, err = knnpress_main("doctor", tmp_path / "photos")
+    assert (status, err) == (1, "")
+    assert "1 of 36 images: rows/1.png" in out
+
+
+def test_the_error_of_a_search_is_not_that_of_its_model(vectors, tmp_path, knnpress_main):
+    args = ("tune", vectors, "--prototypes", 2, "--trials", 2, "--jobs", 1)
+    _, out, _ = knnpress_main(*args, "-o", tmp_path / "m.knnp")
+    names = [line.split("  ")[0] for line in out.splitlines()]
+    assert names.count("held-out error") == 1
+    assert "error in the search" in names
+
+
+def test_what_is_read_is_not_written_over(photos, model, vectors, tmp_path, knnpress_main):
+    copy = tmp_path / "copy.knnp"
+    shutil.copy(model, copy)
+    link = tmp_path / "link.npz"
+    link.symlink_to(vectors)
+    labels = tmp_path / "labels.csv"
+    labels.write_text("label\n" + "a\nb\n" * 20)
+    for command, output in (
+        (("compress", vectors), vectors),
+        (("compress", vectors), link),
+        (("compress", vectors, "--labels", labels), labels),
+        (("tune", vectors, "--trials", 1), vectors),
+        (("predict", copy, photos / "test"), copy),
+        (("predict", copy, photos / "test" / "rows" / "0.png"), photos / "test" / "rows" / "0.png"),
+        (("export", copy, "--to", "c"), copy),
+    ):
+        before = output.read_bytes()
+        assert failed(knnpress_main(*command, "-o", output), f"{output} is read by this command; give another name")
+        assert output.read_bytes() == before

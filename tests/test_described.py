@@ -5,9 +5,11 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 import knnpress as kp
-from knnpress.descriptors import GridHistogram, RegionCovariance, SignalCovariance
+from knnpress.descriptors import GridHistogram, Recenter, RegionCovariance, SignalCovariance
+from knnpress.estimators.described import as_described
 from knnpress.geometries import Sinkhorn
 
 
@@ -61,3 +63,34 @@ def test_a_failed_fit_leaves_it_unfitted(rng):
         clf.fit(images, labels)
     with pytest.raises(Exception, match="not fitted"):
         clf.predict(images)
+
+
+def test_it_tells_what_it_takes_and_which_groups_it_knows(rng):
+    images, labels = stripes(rng, 20)
+    of_images = kp.DescriptorClassifier(RegionCovariance("gradient"), kp.PrototypeClassifier("jbld"))
+    of_images.fit(images, labels)
+    assert of_images.takes_images
+    assert not of_images.takes_groups
+    assert of_images.known_groups is None
+    signals, who = rng.normal(size=(20, 3, 80)), np.repeat(["ann", "bob"], 10)
+    chain = [SignalCovariance(), Recenter()]
+    of_signals = kp.DescriptorClassifier(chain, kp.PrototypeClassifier("jbld")).fit(signals, labels, groups=who)
+    assert not of_signals.takes_images
+    assert of_signals.takes_groups
+    assert_array_equal(of_signals.known_groups, ["ann", "bob"])
+    covariances = of_signals.descriptors_[0].transform(signals)
+    assert_array_equal(of_signals.describe(covariances, groups=who, after=1), of_signals.describe(signals, groups=who))
+
+
+def test_any_fitted_model_can_be_taken_as_one_of_descriptors_and_a_classifier(rng):
+    y = np.arange(20) % 2
+    X = rng.normal(size=(20, 3)) + y[:, None]
+    signals = rng.normal(size=(20, 3, 80)) * np.where(y, 2.0, 1.0)[:, None, None]
+    plain = kp.PrototypeClassifier("sqeuclidean").fit(X, y)
+    pipeline = make_pipeline(SignalCovariance(), kp.PrototypeClassifier("jbld")).fit(signals, y)
+    assert as_described(plain).descriptors_ == []
+    assert_array_equal(as_described(plain).predict_proba(X), plain.predict_proba(X))
+    assert [type(step) for step in as_described(pipeline).descriptors_] == [SignalCovariance]
+    assert_array_equal(as_described(pipeline).predict_proba(signals), pipeline.predict_proba(signals))
+    whole = as_described(pipeline)
+    assert as_described(whole) is whole

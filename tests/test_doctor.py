@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from points import GROUND_COST, histograms, labelled, spd
 from scipy.io import savemat
 
 import knnpress as kp
 from knnpress.cli import main
 from knnpress.datasets import load_points
-from knnpress.datasets.doctor import Patient, examine, mend, shrink, suggested_shrinkage
+from knnpress.datasets.doctor import PointSet, examine, mend, shrink, suggested_shrinkage
 from knnpress.geometries import JBLD, Sinkhorn
 
 N = 12
@@ -37,10 +38,10 @@ def matrices(n=N):
     return labelled("jbld", n)
 
 
-def patient(X, y=None, cost=None, kind=None):
+def points_of(X, y=None, cost=None, kind=None):
     X = np.asarray(X, dtype=float)
     kind = kind or ("matrices" if X.ndim == 3 else "histograms" if cost is not None else "vectors")
-    return Patient(X, kind, None if y is None else np.asarray(y), None, cost, np.arange(len(X)))
+    return PointSet(X, kind, None if y is None else np.asarray(y), None, cost, np.arange(len(X)))
 
 
 def by_name(findings):
@@ -48,7 +49,7 @@ def by_name(findings):
 
 
 def problems(findings):
-    return {finding.what for finding in findings if finding.harm == "problem"}
+    return {finding.what for finding in findings if finding.severity == "problem"}
 
 
 def digest(path):
@@ -90,19 +91,19 @@ MATRIX_FAULTS = {
 def test_every_fault_of_a_matrix_is_found_by_row(what):
     spoil, rows, seen, remedy = MATRIX_FAULTS[what]
     X, y = matrices()
-    assert not problems(examine(patient(X, y)))
+    assert not problems(examine(points_of(X, y)))
     spoil(X)
-    found = by_name(examine(patient(X, y)))[what]
+    found = by_name(examine(points_of(X, y)))[what]
     assert found.rows.tolist() == rows
     assert re.search(seen, found.found)
-    assert (found.harm, found.remedy) == ("problem", remedy)
+    assert (found.severity, found.remedy) == ("problem", remedy)
     assert len(found.cure) > 5
 
 
 def test_a_constant_feature_is_named():
     X, y = matrices()
     constant_feature(X)
-    found = by_name(examine(patient(X, y)))["not positive definite"]
+    found = by_name(examine(points_of(X, y)))["not positive definite"]
     assert "constant features: 1" in found.found
 
 
@@ -115,20 +116,20 @@ def test_what_check_refuses_and_what_the_doctor_calls_a_problem_agree(rng):
             sound = True
         except kp.exceptions.InvalidPointError:
             sound = False
-        assert sound == (not problems(examine(patient(X))))
+        assert sound == (not problems(examine(points_of(X))))
 
 
 def test_a_nearly_singular_matrix_is_a_note_unless_its_units_alone_are_to_blame():
     units = np.diag([1e-9, 1.0, 1e9])
     X = np.stack([units] * 2)
-    assert "nearly singular" not in by_name(examine(patient(X)))
+    assert "nearly singular" not in by_name(examine(points_of(X)))
     X[1] = np.eye(3) + (1 - 1e-13) * (np.ones((3, 3)) - np.eye(3))
-    found = by_name(examine(patient(X)))["nearly singular"]
-    assert (found.harm, found.rows.tolist()) == ("note", [1])
+    found = by_name(examine(points_of(X)))["nearly singular"]
+    assert (found.severity, found.rows.tolist()) == ("note", [1])
 
 
 @pytest.mark.parametrize(
-    ("spoil", "what", "rows", "harm"),
+    ("spoil", "what", "rows", "severity"),
     [
         (put(-0.25, 2, 3), "negative bins", [2], "problem"),
         (put(0.0, 5), "empty histograms", [5], "problem"),
@@ -137,12 +138,12 @@ def test_a_nearly_singular_matrix_is_a_note_unless_its_units_alone_are_to_blame(
         (put(0.0, slice(None), 2), "bins that are always empty", [], "note"),
     ],
 )
-def test_every_fault_of_a_histogram_is_found(rng, spoil, what, rows, harm):
+def test_every_fault_of_a_histogram_is_found(rng, spoil, what, rows, severity):
     X = histograms(rng, N)
-    assert examine(patient(X, np.arange(N) % 2, GROUND_COST)) == []
+    assert examine(points_of(X, np.arange(N) % 2, GROUND_COST)) == []
     spoil(X)
-    found = by_name(examine(patient(X, np.arange(N) % 2, GROUND_COST)))[what]
-    assert (found.rows.tolist(), found.harm) == (rows, harm)
+    found = by_name(examine(points_of(X, np.arange(N) % 2, GROUND_COST)))[what]
+    assert (found.rows.tolist(), found.severity) == (rows, severity)
 
 
 def cost(**changes):
@@ -153,7 +154,7 @@ def cost(**changes):
 
 
 @pytest.mark.parametrize(
-    ("M", "what", "harm"),
+    ("M", "what", "severity"),
     [
         (GROUND_COST[:4, :4], "ground cost of another size", "problem"),
         (cost(a=((0, 1), -1.0)), "ground cost with NaN, infinity or negatives", "problem"),
@@ -164,26 +165,26 @@ def cost(**changes):
         (cost(a=((0, 1), 1e9), b=((1, 0), 1e9)), "ground cost of huge range", "note"),
     ],
 )
-def test_every_fault_of_a_ground_cost_is_found(rng, M, what, harm):
-    found = by_name(examine(patient(histograms(rng, N), np.arange(N) % 2, M)))[what]
-    assert found.harm == harm
+def test_every_fault_of_a_ground_cost_is_found(rng, M, what, severity):
+    found = by_name(examine(points_of(histograms(rng, N), np.arange(N) % 2, M)))[what]
+    assert found.severity == severity
 
 
 def test_faults_of_vectors_and_of_scale(rng):
     X = rng.normal(size=(N, 4))
-    assert examine(patient(X, np.arange(N) % 2)) == []
+    assert examine(points_of(X, np.arange(N) % 2)) == []
     X[:, 1] = 3.0
     X[:, 2] *= 1e9
-    names = by_name(examine(patient(X, np.arange(N) % 2)))
+    names = by_name(examine(points_of(X, np.arange(N) % 2)))
     assert {"constant features", "features of unlike scale"} == set(names)
-    assert "histograms without a ground cost" in by_name(examine(patient(histograms(rng, N), kind="vectors")))
+    assert "histograms without a ground cost" in by_name(examine(points_of(histograms(rng, N), kind="vectors")))
     X[4] = 1e200
-    found = by_name(examine(patient(X)))["numbers near the end of the range of doubles"]
+    found = by_name(examine(points_of(X)))["numbers near the end of the range of doubles"]
     assert found.rows.tolist() == [4]
 
 
 @pytest.mark.parametrize(
-    ("y", "what", "harm"),
+    ("y", "what", "severity"),
     [
         (None, "no labels", "note"),
         (["a"] * N, "a single class", "problem"),
@@ -193,17 +194,17 @@ def test_faults_of_vectors_and_of_scale(rng):
         ([0.0, 1.0] * 5 + [0.0, 0.3], "labels that are no classes", "problem"),
     ],
 )
-def test_every_fault_of_labels_is_found(y, what, harm):
-    found = by_name(examine(patient(matrices()[0], y)))[what]
-    assert found.harm == harm
+def test_every_fault_of_labels_is_found(y, what, severity):
+    found = by_name(examine(points_of(matrices()[0], y)))[what]
+    assert found.severity == severity
 
 
 def test_equal_points_are_a_contradiction_in_different_classes_and_a_note_in_one():
     X, y = matrices()
     X[4], X[9] = X[1], X[0]  # classes 1 and 1; 0 and 0
-    assert by_name(examine(patient(X, y)))["copies"].rows.tolist() == [0, 1, 4, 9]
+    assert by_name(examine(points_of(X, y)))["copies"].rows.tolist() == [0, 1, 4, 9]
     X[5] = X[1]
-    found = by_name(examine(patient(X, y)))
+    found = by_name(examine(points_of(X, y)))
     assert found["equal points of different classes"].rows.tolist() == [1, 4, 5]
     assert found["copies"].rows.tolist() == [0, 9]
     assert "classes 1, 2" in found["equal points of different classes"].found
@@ -211,7 +212,7 @@ def test_equal_points_are_a_contradiction_in_different_classes_and_a_note_in_one
 
 def test_zeros_of_either_sign_are_equal():
     X = np.array([[0.0, 1.0], [-0.0, 1.0], [2.0, 1.0]])
-    assert "equal points of different classes" in by_name(examine(patient(X, [0, 1, 0])))
+    assert "equal points of different classes" in by_name(examine(points_of(X, [0, 1, 0])))
 
 
 # ---- mending
@@ -227,11 +228,11 @@ def all_faults():
     return X, y
 
 
-def test_mended_matrices_are_sound_and_the_patient_is_as_before():
+def test_mended_matrices_are_sound_and_the_points_are_as_before():
     X, y = all_faults()
     before = X.copy()
-    sick = patient(X, y)
-    healthy = mend(sick, examine(sick))
+    spoilt = points_of(X, y)
+    healthy = mend(spoilt, examine(spoilt))
     assert not problems(examine(healthy))
     JBLD().check(healthy.X)
     assert healthy.row.tolist() == [i for i in range(30) if i not in (3, 8, 13, 14, 20)]
@@ -241,9 +242,9 @@ def test_mended_matrices_are_sound_and_the_patient_is_as_before():
     np.testing.assert_array_equal(healthy.y, y[healthy.row])
 
 
-def test_a_healthy_patient_is_left_alone():
+def test_healthy_points_are_left_alone():
     X, y = matrices()
-    np.testing.assert_array_equal(mend(patient(X, y), []).X, X)
+    np.testing.assert_array_equal(mend(points_of(X, y), []).X, X)
 
 
 @pytest.mark.parametrize("smallest", [0.0, -1e-9, -1e-4, -0.01])
@@ -402,3 +403,39 @@ def test_on_a_terminal_problems_stand_out(doctor, tmp_path, monkeypatch):
     assert status == 1
     assert "[red].npz" in re.sub(r"[\s│]", "", out)
     assert "NaN or infinity" in out
+
+
+def test_what_is_not_there_may_be_a_folder_too(tmp_path, doctor):
+    status, out, err = doctor(tmp_path / "photo")
+    assert (status, out) == (2, "")
+    assert err == f"knnpress: {tmp_path / 'photo'} is not there; give a folder of images, or a file of points\n"
+
+
+def test_no_cure_names_an_option_that_no_command_has(tmp_path, doctor, rng):
+    for name, size in (("a", 16), ("b", 160)):
+        (tmp_path / name).mkdir()
+        for k in range(2):
+            Image.fromarray(rng.integers(0, 255, (size, size), dtype=np.uint8)).save(tmp_path / name / f"{k}.png")
+    _, out, _ = doctor(tmp_path)
+    assert "very different sizes" in out
+    assert "--max-side" not in out
+
+
+def test_masks_are_no_images_and_missing_ones_are_found(tmp_path, doctor, rng):
+    for name in ("a", "b"):
+        for k in range(3):
+            for folder in ("photos", "photos/masks"):
+                (tmp_path / folder / name).mkdir(parents=True, exist_ok=True)
+                pixels = rng.integers(0, 255, (16, 16), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / folder / name / f"{k}.png")
+    masks = tmp_path / "photos" / "masks"
+    status, out, _ = doctor(tmp_path / "photos", "--masks", masks)
+    assert status == 0
+    assert "6 of 2 classes" in out
+    (masks / "a" / "1.png").unlink()
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save(masks / "b" / "2.png")
+    status, out, _ = doctor(tmp_path / "photos", "--masks", masks)
+    assert status == 1
+    assert "images without their mask or depth map" in out
+    assert "1 of 6 images: a/1.png" in out
+    assert "1 of 6 images: b/2.png" in out  # its size is another

@@ -598,7 +598,7 @@ def test_the_command_says_what_cannot_be_exported_and_what_is_left_out(tmp_path,
     both = kp.DescriptorClassifier(kp.descriptors.RegionCovariance("gradient"), kp.PrototypeClassifier("jbld"))
     both.fit(list(images), np.arange(20) % 2).save(tmp_path / "images.knnp")
     assert main(["export", str(tmp_path / "images.knnp"), "-o", str(tmp_path / "model.c")]) == 0
-    assert "takes points as RegionCovariance gives them" in capsys.readouterr().err
+    assert "takes the points that RegionCovariance makes" in capsys.readouterr().err
 
 
 def test_an_exported_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

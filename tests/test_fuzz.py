@@ -28,7 +28,7 @@ from test_model_file import byte_mutants, json_mutants, without_checksum
 import knnpress as kp
 from knnpress.cli import main
 from knnpress.datasets import load_points, load_unlabelled, open_zarr, stored
-from knnpress.datasets.doctor import admit, examine, mend
+from knnpress.datasets.doctor import as_point_set, examine, mend
 from knnpress.datasets.points import read_raw_points
 from knnpress.exceptions import ModelFileError
 from knnpress.experiments.plan import load_plan
@@ -209,9 +209,9 @@ def model(content, rng):
 
 
 def see_doctor(path):
-    patient, findings = admit(read_raw_points(path))
-    if patient is not None:
-        mend(patient, findings + examine(patient))
+    points, findings = as_point_set(read_raw_points(path))
+    if points is not None:
+        mend(points, findings + examine(points))
 
 
 def read_points(path):

@@ -94,6 +94,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if not stat.S_ISREG(path.stat().st_mode):
         raise ModelFileError(f"{path} is a folder or a device; give the file that save wrote")
+    path.open("rb").close()  # safetensors says of a file that may not be read that it is not there
     try:
         with safe_open(path, "numpy") as file:
             header = file.metadata() or {}

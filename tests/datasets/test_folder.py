@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from knnpress.datasets import find_images, load_image_folder
+from knnpress.datasets.folder import match_images
 from knnpress.descriptors import RegionCovariance
 
 
@@ -142,3 +143,13 @@ def test_a_link_to_nothing_is_refused_by_name(root, name):
     (root / name).symlink_to(root / "gone")
     with pytest.raises(FileNotFoundError, match=f"{name} is a link to .*gone, which is not there"):
         find_images(root)
+
+
+def test_images_stay_in_order_and_as_often_as_they_are_named(root):
+    first, second = root / "dog" / "1.webp", root / "cat" / "a" / "1.png"
+    put(root.parent / "masks" / "1.png")
+    found = [(path, Path(path.name)) for path in (first, second, first)]
+    images = match_images(found, masks=root.parent / "masks")
+    assert [image.path for image in images] == [first, second, first]
+    assert {image.mask for image in images} == {root.parent / "masks" / "1.png"}
+    assert [image.folder for image in images] == [None, None, None]

@@ -100,7 +100,7 @@ def test_a_command_takes_the_name_of_a_class(photos, tmp_path, capsys):
     np.testing.assert_array_equal(first, second)
     with pytest.raises(SystemExit):
         main(["describe", str(photos), "-o", str(tmp_path / "x.npz"), "--descriptor", "Magic"])
-    assert "invalid choice: 'Magic'" in capsys.readouterr().err
+    assert "'Magic' is unknown; choose from color-texture" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["color-histogram", "ColorHistogram"])

@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from knnpress.cli.options import (
+    add_command,
+    add_groups_to_hold_out,
+    add_image_options,
+    add_labels,
+    add_run_options,
+    minutes,
+)
 from knnpress.cli.output import print_table
-from knnpress.cli.pictures import describe, make_descriptor
-from knnpress.cli.training import read_groups
-from knnpress.comparison import compare
-from knnpress.datasets import load_image_folder, load_points
-from knnpress.datasets.stored import is_zarr
-from knnpress.files import check_output
 
-__all__ = ["run"]
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "compare",
+        "find out which descriptor, metric and size work on your data",
+        "knnpress compare photos/ --minutes 5 -o comparison.html",
+        "Tries candidates on held-out parts of the data, the cheapest first, prints a table of them, and recommends "
+        "one with the command that makes it. FOLDER and POINTS as for compress.",
+    )
+    parser.add_argument("input", type=Path, metavar="FOLDER|POINTS")
+    parser.add_argument("-o", "--output", type=Path, metavar="PAGE.html", help="write a page, too")
+    parser.add_argument(
+        "--minutes", type=minutes, default=5.0, metavar="M", help="begin nothing new after that (default: 5)"
+    )
+    parser.add_argument(
+        "--descriptors", nargs="+", metavar="NAME", help="which to try on images (default: all that suit them)"
+    )
+    add_groups_to_hold_out(parser)
+    add_labels(parser)
+    add_image_options(parser)
+    add_run_options(parser, seed=True)
 
 
 def run(args: argparse.Namespace) -> None:
     """Compare candidates; print a table, a recommendation and the command that follows it."""
+    from knnpress.comparison import compare
+    from knnpress.files import check_output
+
     if args.output is not None and args.output.suffix not in (".html", ".htm"):
         raise ValueError(f"{args.output} should end in .html")
     check_output(args.output)
@@ -50,6 +78,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _read(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
     """Images or points, the names of their classes, and what else `compare` is to know."""
+    import numpy as np
+
+    from knnpress.cli.pictures import describe, make_descriptor
+    from knnpress.cli.training import read_groups
+    from knnpress.datasets import load_image_folder, load_points
+    from knnpress.datasets.stored import is_zarr
+
     if not args.input.exists():
         raise FileNotFoundError(f"{args.input} is not there; give a folder of images, or a file of points")
     if is_zarr(args.input):

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from knnpress.cli.options import add_command, add_descriptor, add_image_options, add_run_options
 from knnpress.cli.output import notice, print_facts
-from knnpress.cli.pictures import describe, find_pictures, make_descriptor, usual_descriptor
-from knnpress.clouds import Clouds
-from knnpress.descriptors import BagOfWords
-from knnpress.files import check_output, replacing
 
-__all__ = ["run"]
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "describe",
+        "make points of images",
+        "knnpress describe photos/ -o points.npz --descriptor bag-of-words",
+        "FOLDER holds a sub-folder of images for each class. The file holds X, y, class_names and, for histograms, "
+        "ground_cost.",
+    )
+    parser.add_argument("input", type=Path, metavar="FOLDER")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="POINTS.npz")
+    add_descriptor(parser)
+    add_image_options(parser)
+    add_run_options(parser, seed=True)
 
 
 def run(args: argparse.Namespace) -> None:
     """Describe images; write X, and y and class_names where sub-folders tell the classes, to a .npz file."""
+    import numpy as np
+
+    from knnpress.cli.pictures import describe, find_pictures, make_descriptor, usual_descriptor
+    from knnpress.clouds import Clouds
+    from knnpress.descriptors import BagOfWords
+    from knnpress.files import check_output, replacing
+
     if args.output.suffix != ".npz":
         raise ValueError(f"{args.output} should end in .npz")
     check_output(args.output)

@@ -5,46 +5,75 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from knnpress.cli.options import add_command, add_companions, add_labels, share
 from knnpress.cli.output import notice, print_facts, print_paragraph
-from knnpress.datasets.doctor import Finding, Patient, admit, examine, mend
-from knnpress.datasets.doctor_images import examine_images
-from knnpress.datasets.points import read_raw_points
-from knnpress.datasets.stored import is_zarr
-from knnpress.files import check_output, replacing
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from knnpress.datasets.doctor import Finding, PointSet
+
+__all__ = ["add_parser", "run"]
 
 _ROWS = 10  # that are listed one by one
 
 
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "doctor",
+        "say what is wrong with images or points and how to mend it",
+        "knnpress doctor points.npz --fix -o mended.npz",
+        "POINTS is a .npz, .npy or .mat file, or a zarr group; FOLDER holds a sub-folder of images for each class. The "
+        "exit status is 0 where all is well, and 1 where something is wrong. Nothing is ever changed.",
+    )
+    parser.add_argument("input", type=Path, metavar="POINTS|FOLDER")
+    add_labels(parser)
+    add_companions(parser)
+    parser.add_argument(
+        "--fix", action="store_true", help="write a mended copy; with it, the exit status is the copy's"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="MENDED.npz")
+    parser.add_argument(
+        "--shrinkage", type=share, metavar="S", help="of all matrices of the copy (default: what is needed, if it is)"
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Examine points or images; 0 where all is well, 1 where something is wrong with them (or with a mended copy)."""
+    from knnpress.datasets.doctor import as_point_set, examine, mend
+    from knnpress.datasets.points import read_raw_points
+    from knnpress.datasets.stored import is_zarr
+
     if args.input.is_dir() and not is_zarr(args.input):
         return _run_folder(args)
+    if args.masks is not None or args.depth is not None:
+        raise ValueError(
+            f"{args.input} holds points, which have no --masks and no --depth; they are for folders of images"
+        )
     _check_arguments(args)
+    if not args.input.exists():
+        raise FileNotFoundError(f"{args.input} is not there; give a folder of images, or a file of points")
     raw = read_raw_points(args.input, args.labels)
-    patient, findings = admit(raw)
-    if patient is not None:
-        findings += examine(patient)
-        _print_patient(args.input, patient)
-    _print_findings(findings, 0 if patient is None else len(patient.X))
+    points, findings = as_point_set(raw)
+    if points is not None:
+        findings += examine(points)
+        _print_points(args.input, points)
+    _print_findings(findings, 0 if points is None else len(points.X))
     if not args.fix:
         return int(_any_problem(findings))
-    if patient is None:
+    if points is None:
         raise ValueError(f"{args.input} cannot be mended: {findings[0].what} ({findings[0].found})")
-    mended = patient
+    mended = points
     for _ in range(2):  # what was hidden by one fault may show once that is gone
-        mended = mend(mended, examine(mended), args.shrinkage if mended is patient else None)
+        mended = mend(mended, examine(mended), args.shrinkage if mended is points else None)
     if not len(mended.X):
         raise ValueError(f"{args.input} cannot be mended: no point would be left")
-    left = [finding for finding in examine(mended) if finding.harm == "problem"]
+    left = [finding for finding in examine(mended) if finding.severity == "problem"]
     _write(args.output, mended)
     print()
-    print_facts({"mended copy": str(args.output), "points": f"{len(mended.X)} of {len(patient.X)}"})
+    print_facts({"mended copy": str(args.output), "points": f"{len(mended.X)} of {len(points.X)}"})
     if raw.others:
         notice(f"left out of the copy: {', '.join(raw.others)}")
     if left:
@@ -54,23 +83,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_folder(args: argparse.Namespace) -> int:
+    from knnpress.datasets.doctor.images import examine_images
+
     if args.fix or args.output is not None or args.shrinkage is not None or args.labels is not None:
         raise ValueError("a folder of images is only examined; --fix, -o, --shrinkage and --labels are for points")
-    paths, findings = examine_images(args.input)
-    classes = {path.relative_to(args.input).parts[0] for path in paths if path.parent != args.input}
-    print_facts({"folder": str(args.input), "images": f"{len(paths)} of {len(classes)} classes"})
+    images, findings = examine_images(args.input, args.masks, args.depth)
+    classes = {image.folder for image in images} - {None}
+    print_facts({"folder": str(args.input), "images": f"{len(images)} of {len(classes)} classes"})
     if not _any_problem(findings):
         print("\nnothing is wrong with these images")
     for finding in findings:
-        places = [str(paths[row].relative_to(args.input)) for row in finding.rows[:_ROWS]]
+        places = [str(images[row].place) for row in finding.rows[:_ROWS]]
         more = ", …" if len(finding.rows) > _ROWS else ""
-        about = f"{len(finding.rows)} of {len(paths)} images: {', '.join(places)}{more}" if places else ""
+        about = f"{len(finding.rows)} of {len(images)} images: {', '.join(places)}{more}" if places else ""
         lines = [about, f"found: {finding.found}", f"cure: {finding.cure}"]
-        print_paragraph(finding.harm, finding.what, [line for line in lines if line])
+        print_paragraph(finding.severity, finding.what, [line for line in lines if line])
     return int(_any_problem(findings))
 
 
 def _check_arguments(args: argparse.Namespace) -> None:
+    from knnpress.files import check_output
+
     if not args.fix:
         if args.output is not None or args.shrinkage is not None:
             raise ValueError("-o and --shrinkage are for the mended copy; add --fix")
@@ -85,16 +118,18 @@ def _check_arguments(args: argparse.Namespace) -> None:
 
 
 def _any_problem(findings: list[Finding]) -> bool:
-    return any(finding.harm == "problem" for finding in findings)
+    return any(finding.severity == "problem" for finding in findings)
 
 
-def _print_patient(path: Path, patient: Patient) -> None:
+def _print_points(path: Path, points: PointSet) -> None:
+    import numpy as np
+
     facts = {
         "file": str(path),
-        "points": f"{len(patient.X)} {patient.kind} of {' x '.join(map(str, patient.X.shape[1:]))}",
+        "points": f"{len(points.X)} {points.kind} of {' x '.join(map(str, points.X.shape[1:]))}",
     }
-    if patient.y is not None and len(patient.y):
-        names, counts = np.unique(patient.y, return_counts=True)
+    if points.y is not None and len(points.y):
+        names, counts = np.unique(points.y, return_counts=True)
         facts["classes"] = f"{len(names)}, of {counts.min()} to {counts.max()} points"
     print_facts(facts)
 
@@ -105,7 +140,7 @@ def _print_findings(findings: list[Finding], n: int) -> None:
     for finding in findings:
         about = f"{len(finding.rows)} of {n} points, rows {_rows(finding)}" if len(finding.rows) else ""
         lines = [about, f"found: {finding.found}", f"cure: {finding.cure}"]
-        print_paragraph(finding.harm, finding.what, [line for line in lines if line])
+        print_paragraph(finding.severity, finding.what, [line for line in lines if line])
 
 
 def _rows(finding: Finding) -> str:
@@ -113,9 +148,13 @@ def _rows(finding: Finding) -> str:
     return f"{shown}, …" if len(finding.rows) > _ROWS else shown
 
 
-def _write(path: Path, patient: Patient) -> None:
-    arrays: dict[str, Any] = {"X": patient.X, "y": patient.y, "row": patient.row}
-    arrays |= {"class_names": patient.class_names, "ground_cost": patient.ground_cost}
+def _write(path: Path, points: PointSet) -> None:
+    import numpy as np
+
+    from knnpress.files import replacing
+
+    arrays: dict[str, Any] = {"X": points.X, "y": points.y, "row": points.row}
+    arrays |= {"class_names": points.class_names, "ground_cost": points.ground_cost}
     with replacing(path) as file:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
     sys.stdout.flush()

@@ -5,32 +5,56 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from scipy.stats import binomtest
-
+from knnpress.cli.options import add_command, add_groups_to_recenter, add_image_options, add_labels, add_run_options
 from knnpress.cli.output import notice, print_facts, print_table
-from knnpress.cli.queries import open_model, read_queries
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from knnpress.typing import Labels
+
+__all__ = ["add_parser", "run"]
 
 _WIDEST = 16  # classes of which a table can be read
 _WORST = 20
 _ENOUGH = 0.5  # seconds that are timed well
 
 
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "evaluate",
+        "measure the error and the speed of a model",
+        "knnpress evaluate model.knnp held_out_photos/",
+        "Prints the error with a 95 % interval, how often each class was taken for each, and microseconds a query.",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL.knnp")
+    parser.add_argument("inputs", type=Path, nargs=1, metavar="FOLDER|POINTS")
+    add_labels(parser)
+    add_groups_to_recenter(parser)
+    add_image_options(parser)
+    add_run_options(parser)
+
+
 def run(args: argparse.Namespace) -> None:
     """Compare predictions with the true classes."""
+    import numpy as np
+    from scipy.stats import binomtest
+
+    from knnpress.cli.queries import open_model, read_queries
+
     model = open_model(args.model, args.jobs)
     queries = read_queries(model, args, labelled=True)
     assert queries.labels is not None
     times: list[float] = []
     while not times or (len(times) < 3 and sum(times) < _ENOUGH):
         start = time.perf_counter()
-        predicted = model.classifier.predict(queries.X).astype(str)
+        predicted = model.classifier_.predict(queries.X).astype(str)
         times.append(time.perf_counter() - start)
     truth, n = queries.labels.astype(str), len(queries.labels)
-    classes = model.classifier.classes_.astype(str)
+    classes = model.classifier_.classes_.astype(str)
     strangers = np.setdiff1d(truth, classes)
     if len(strangers):
         notice(f"the model does not know {', '.join(map(repr, strangers.tolist()))}; all of these count as errors")
@@ -43,14 +67,14 @@ def run(args: argparse.Namespace) -> None:
         "95 % interval": f"{interval.low:.2%} to {interval.high:.2%} (Wilson)",
         "to classify": f"{1e6 * min(times) / n:.1f} µs a query",
     }
-    if model.descriptors:
+    if model.descriptors_:
         facts["to describe"] = f"{1e6 * queries.seconds / n:.0f} µs a query"
     print_facts(facts)
     print()
     _print_confusion(truth, predicted, [*classes, *strangers])
 
 
-def _print_confusion(truth: np.ndarray, predicted: np.ndarray, classes: list[str]) -> None:
+def _print_confusion(truth: Labels, predicted: Labels, classes: list[str]) -> None:
     """How often each class was taken for each; of many classes, the most frequent errors."""
     counts = Counter(zip(truth.tolist(), predicted.tolist(), strict=True))
     if len(classes) <= _WIDEST:

@@ -5,17 +5,43 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from knnpress.cli.options import add_command, threads
 from knnpress.cli.output import notice
-from knnpress.experiments import Plan, load_plan, run_plan
-from knnpress.progress import progress_bar
 
-__all__ = ["run", "work_off"]
+if TYPE_CHECKING:
+    from knnpress.experiments import Plan
+
+__all__ = ["add_parser", "run", "work_off"]
+
+
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "experiment",
+        "compare methods, sizes and data as a plan says",
+        "knnpress experiment digits -o results/",
+        "PLAN is a .toml file, or the name of a plan that ships with knnpress: demo, digits, eth80, coil20, mpeg7, "
+        "kylberg, scene15, kth, fpha, or paper for all of the paper's; or a folder of images or a file of points, on "
+        "which the usual methods are tried. The same command goes on where it was stopped.",
+    )
+    parser.add_argument("plan", metavar="PLAN|FOLDER|POINTS")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="of the records")
+    parser.add_argument(
+        "--data-dir", type=Path, metavar="FOLDER", help="local copies of research data (default: KNNPRESS_DATA)"
+    )
+    parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets to run now (default: all)")
+    parser.add_argument(
+        "--jobs", type=threads, metavar="N", help="runs at a time (default: 1, each on all cores, to time them)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Work off the plan, and say what can be made of it."""
+    from knnpress.experiments import load_plan
+
     path = work_off(load_plan(args.plan), args.output, args.data_dir, args.jobs or 1, args.only)
     print(f"records: {path}")
     print(f"a page of them: knnpress report {args.output} -o report.html")
@@ -25,6 +51,9 @@ def work_off(
     plan: Plan, folder: Path, data_dir: Path | None = None, n_jobs: int = 1, only: list[str] | None = None
 ) -> Path:
     """Run what is left of a plan; a bar on a terminal, a line a run elsewhere."""
+    from knnpress.experiments import run_plan
+    from knnpress.progress import progress_bar
+
     with progress_bar(plan.name, sys.stderr.isatty()) as bar:
 
         def follow(step: int, total: int | None, facts: dict[str, Any]) -> None:

@@ -77,4 +77,8 @@ def _choice(classifier: Any, seen: list[dict[str, Any]] | None) -> dict[str, str
     metrics = len({one["metric"] for one in tried})
     among = f"{len(tried)} settings" + (f" in {metrics} metrics" if metrics > 1 else "")
     what = f"{classifier.metric_} metric, prior {classifier.prior_:g}, {classifier.vote_} vote"
-    return {"chosen": f"{what}: best of {among} on held-out points, or the usual one within noise of it"}
+    errors = [one["error"] for one in tried if "error" in one]
+    least = min(errors, default=0.0)
+    if any(one["chosen"] and one.get("error") == least for one in tried):
+        return {"chosen": f"{what}: the best of {among} on held-out points"}
+    return {"chosen": f"{what}: within noise of the best of {among} on held-out points ({least:.2%})"}

@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
-__all__ = ["drop_output", "notice", "open_streams", "print_facts", "print_paragraph", "print_table"]
+__all__ = ["check_apart", "drop_output", "notice", "open_streams", "print_facts", "print_paragraph", "print_table"]
 
 _COLOURS = {"problem": "bold red", "note": "yellow"}
 
@@ -33,6 +34,14 @@ def drop_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def check_apart(output: Path | None, *inputs: Path | None) -> None:
+    """Refuse an output that would replace what is read."""
+    if output is None or not output.exists():
+        return
+    if any(one is not None and one.exists() and output.samefile(one) for one in inputs):
+        raise ValueError(f"{output} is read by this command; give another name for what it writes")
 
 
 def notice(text: str) -> None:

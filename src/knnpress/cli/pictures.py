@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from knnpress import descriptors
 from knnpress.cli.output import notice
-from knnpress.datasets import find_images
+from knnpress.datasets.folder import find_images, match_images
 from knnpress.descriptors import BagOfWords, ImageFile
 from knnpress.descriptors.images import Images, are_gray
 from knnpress.execution.threads import map_blocks
@@ -46,26 +46,12 @@ def find_pictures(paths: Sequence[Path], masks: Path | None = None, depth: Path 
             found.append((path, Path(path.name)))
         else:
             raise FileNotFoundError(f"{path} is not there; give a folder of images, or images")
-    companions = [{} if folder is None else _by_place(folder) for folder in (masks, depth)]
-    taken = {os.path.abspath(path) for companion in companions for path in companion.values()}
-    found = [(path, place) for path, place in found if os.path.abspath(path) not in taken]
-    if not found:
+    images = match_images(found, masks, depth)
+    if not images:
         raise ValueError(f"{', '.join(map(str, paths))} holds no images (png, jpg, gif, webp, tif or bmp)")
-    files = []
-    for path, place in found:
-        beside = [companion.get(place.with_suffix("")) for companion in companions]
-        for folder, file in zip((masks, depth), beside, strict=True):
-            if folder is not None and file is None:
-                raise FileNotFoundError(f"{path} should have {folder / place}, which is not there; add it")
-        files.append(ImageFile(str(path), *(None if file is None else str(file) for file in beside)))
     alone = len(paths) == 1 and paths[0].is_dir()
-    items = [(place if alone else path).as_posix() for path, place in found]
-    return Pictures(files, items, [place.parts[0] if len(place.parts) > 1 else None for _, place in found])
-
-
-def _by_place(folder: Path) -> dict[Path, Path]:
-    """Images of a folder by their place in it, without the ending."""
-    return {path.relative_to(folder).with_suffix(""): path for path in find_images(folder)}
+    items = [(image.place if alone else image.path).as_posix() for image in images]
+    return Pictures([image.file() for image in images], items, [image.folder for image in images])
 
 
 def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from knnpress.cli.output import print_facts, print_table
-from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
-from knnpress.compression.tuning import tune
-from knnpress.files import check_output
+from knnpress.cli.options import add_command, add_training_options, count
+from knnpress.cli.output import check_apart, print_facts, print_table
+from knnpress.names import LEARNED
 
-__all__ = ["run"]
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: Any) -> None:
+    """Say what the command takes."""
+    parser = add_command(
+        commands,
+        "tune",
+        "search for good settings of a learned model",
+        "knnpress tune photos/ --trials 30 --storage search.db -o model.knnp",
+        "With --storage, the same command goes on where it was stopped.",
+    )
+    add_training_options(parser, LEARNED)
+    parser.add_argument("-o", "--output", type=Path, metavar="MODEL.knnp", help="learn and save a model with the best")
+    parser.add_argument("--trials", type=count, default=20, metavar="N", help="settings to try (default: 20)")
+    parser.add_argument("--storage", type=Path, metavar="FILE", help="file that keeps the trials")
 
 
 def run(args: argparse.Namespace) -> None:
     """Try settings, print how well each did, and learn a model with the best, if a file for it is given."""
+    from knnpress.cli.training import fit_and_save, make_classifier, read_training_set
+    from knnpress.compression.tuning import tune
+    from knnpress.files import check_output
+
     check_output(args.output)
+    check_apart(args.output, args.input, args.labels)
     data = read_training_set(args)
     classifier = make_classifier(args, data)
     found = tune(
@@ -39,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     print_table(["trial", "held-out error", "seconds", "settings"], rows, right=(0, 1, 2))
     print()
-    print_facts({"best": _settings(found.best_params), "held-out error": f"{1 - found.best_score:.2%}"})
+    print_facts({"best": _settings(found.best_params), "error in the search": f"{1 - found.best_score:.2%}, held out"})
     if args.output is not None:
         print()
         fit_and_save(found.estimator, data, args.output)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ import numpy as np
 from knnpress.datasets.dataset import ImageDataset, encode
 from knnpress.descriptors.images import ImageFile
 
-__all__ = ["find_images", "load_image_folder"]
+__all__ = ["FoundImage", "find_images", "images_below", "load_image_folder", "match_images"]
 
 #: A folder laid out like the images', or a function from an image's path to that of what belongs to it.
 Companion: TypeAlias = str | os.PathLike[str] | Callable[[Path], str | os.PathLike[str]]
@@ -68,6 +69,69 @@ def _refuse_broken_link(path: Path) -> None:
         raise FileNotFoundError(f"{path} is a link to {os.readlink(path)}, which is not there; mend or remove it")
 
 
+@dataclass(frozen=True)
+class FoundImage:
+    """An image, its place in the folder that was given, and where its mask and depth map should be."""
+
+    path: Path
+    place: Path
+    mask: Path | None = None
+    depth: Path | None = None
+
+    @property
+    def folder(self) -> str | None:
+        """The sub-folder that the image is in, if it is in one: its class."""
+        return self.place.parts[0] if len(self.place.parts) > 1 else None
+
+    def file(self) -> ImageFile:
+        """The image, to be read; its mask and depth map must be there."""
+        for beside in (self.mask, self.depth):
+            if beside is not None and not beside.is_file():
+                raise FileNotFoundError(
+                    f"{self.path} should have {beside} beside it, which is not there; add it or remove the image"
+                )
+        return ImageFile(str(self.path), *(None if one is None else str(one) for one in (self.mask, self.depth)))
+
+
+def images_below(
+    root: str | os.PathLike[str], masks: Companion | None = None, depth: Companion | None = None
+) -> list[FoundImage]:
+    """All images of a folder with their masks and depth maps, which are no images of their own."""
+    return match_images([(path, path.relative_to(root)) for path in find_images(root)], masks, depth)
+
+
+def match_images(
+    found: Sequence[tuple[Path, Path]], masks: Companion | None = None, depth: Companion | None = None
+) -> list[FoundImage]:
+    """Images, each with its place in the folder given, with their masks and depth maps, which are left out themselves.
+
+    A folder of masks may lie among the images; what is in it is no image even where it belongs to none.
+    """
+    beside = [_beside(found, companion) for companion in (masks, depth)]
+    taken = {os.path.abspath(path) for paths in beside for path in paths if path is not None}
+    aside = tuple(f"{os.path.abspath(one)}{os.sep}" for one in (masks, depth) if one is not None and not callable(one))
+
+    def is_image(path: Path) -> bool:
+        here = os.path.abspath(path)
+        return here not in taken and not here.startswith(aside)
+
+    images = [FoundImage(*place, *others) for place, *others in zip(found, *beside, strict=True)]
+    return [image for image in images if is_image(image.path)]
+
+
+def _beside(found: Sequence[tuple[Path, Path]], companion: Companion | None) -> list[Path | None]:
+    """Of each image, the path of its mask or depth map, whether it exists or not."""
+    if companion is None:
+        return [None] * len(found)
+    if callable(companion):
+        return [Path(companion(path)) for path, _ in found]
+    folder = Path(companion)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder; give one laid out like the images")
+    by_stem = {path.relative_to(folder).with_suffix(""): path for path in find_images(folder)}
+    return [by_stem.get(place.with_suffix(""), folder / place) for _, place in found]
+
+
 def load_image_folder(
     root: str | os.PathLike[str],
     largest_classes: int | None = None,
@@ -96,58 +160,22 @@ def load_image_folder(
         `images` a list of `ImageFile`; groups: folder, an image's own folder relative to root.
     """
     root = Path(root)
-    paths = find_images(root)
-    companions = [_find_companions(root, paths, companion) for companion in (masks, depth)]
-    taken = {os.path.abspath(path) for companion in companions for path in companion.values()}
-    # A folder of masks may itself lie below root; those without an image are no images either
-    aside = tuple(f"{os.path.abspath(c)}{os.sep}" for c in (masks, depth) if c is not None and not callable(c))
-
-    def is_image(path: Path) -> bool:
-        place = os.path.abspath(path)
-        return place not in taken and not place.startswith(aside)
-
-    paths = [path for path in paths if is_image(path)]
-    classes = [path.relative_to(root).parts[0] if path.parent != root else None for path in paths]
-    if not any(classes):
-        loose = f"{len(paths)} images without a sub-folder" if paths else "no images"
+    found = images_below(root, masks, depth)
+    if not any(image.folder for image in found):
+        loose = f"{len(found)} images without a sub-folder" if found else "no images"
         raise ValueError(f"{root} holds {loose}; expected {root}/<class>/<name>.png (or jpg, gif, webp, tif)")
-    kept = _largest({name for name in classes if name}, classes, largest_classes)
+    kept = _largest([image.folder for image in found if image.folder], largest_classes)
     if len(kept) < 2:
         raise ValueError(f"{root} holds one class ({next(iter(kept))!r}); a classifier needs at least 2 sub-folders")
-    chosen = [(path, name) for path, name in zip(paths, classes, strict=True) if name in kept]
-    files = []
-    for path, _ in chosen:
-        mask, distance = (_existing(path, companion.get(path)) for companion in companions)
-        files.append(ImageFile(str(path), mask, distance))
-    y, names = encode(np.array([name for _, name in chosen]))
-    folders = np.array([str(path.parent.relative_to(root)) for path, _ in chosen])
+    chosen = [image for image in found if image.folder in kept]
+    files = [image.file() for image in chosen]
+    y, names = encode(np.array([image.folder for image in chosen]))
+    folders = np.array([str(image.place.parent) for image in chosen])
     return ImageDataset(files, y, names, f"images of the folder {root}", {"folder": folders})
 
 
-def _largest(names: set[str], classes: list[str | None], n_classes: int | None) -> set[str]:
+def _largest(classes: list[str], n_classes: int | None) -> set[str]:
     """The n classes with most images, all if None; of equal ones the first by name."""
     if n_classes is not None and not n_classes >= 1:
         raise ValueError(f"largest_classes is {n_classes!r}; give a count of at least 1, or None")
-    return set(sorted(names, key=lambda name: (-classes.count(name), name))[:n_classes])
-
-
-def _find_companions(root: Path, paths: list[Path], companion: Companion | None) -> dict[Path, Path]:
-    """Of each image, the path of its mask or depth map, whether it exists or not."""
-    if companion is None:
-        return {}
-    if callable(companion):
-        return {path: Path(companion(path)) for path in paths}
-    folder = Path(companion)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder; give one laid out like {root}, or a function of a path")
-    by_stem = {path.relative_to(folder).with_suffix(""): path for path in find_images(folder)}
-    own = {path: path.relative_to(root) for path in paths}
-    return {path: by_stem.get(name.with_suffix(""), folder / name) for path, name in own.items()}
-
-
-def _existing(image: Path, companion: Path | None) -> str | None:
-    if companion is not None and not companion.is_file():
-        raise FileNotFoundError(
-            f"{image} should have {companion} beside it, which is not there; add it or remove the image"
-        )
-    return None if companion is None else str(companion)
+    return set(sorted(set(classes), key=lambda name: (-classes.count(name), name))[:n_classes])

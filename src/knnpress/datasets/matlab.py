@@ -1,4 +1,7 @@
-"""MATLAB files, looked through before scipy reads them: it believes whatever sizes they state."""
+"""MATLAB files, looked through before scipy reads them: it believes whatever sizes they state.
+
+Half a megabyte of zeros, compressed, takes it a gigabyte.
+"""
 
 from __future__ import annotations
 

@@ -210,6 +210,8 @@ def _read(path: Path) -> Mapping[str, Array]:
             return {name: _unpack(value) for name, value in read_mat(path).items()}
     except NotImplementedError as error:  # scipy's word for MATLAB's HDF5 files
         raise ValueError(f"{path} is a MATLAB 7.3 file; save it with save(..., '-v7')") from error
+    except PermissionError:
+        raise
     except Exception as error:  # the readers raise many kinds
         raise ValueError(f"{path} cannot be read as {path.suffix[1:]} ({error}); copy it again") from error
     raise ValueError(f"{path} ends in {path.suffix!r}; points are read from .npz, .npy and .mat files")

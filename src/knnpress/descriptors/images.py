@@ -122,6 +122,8 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
             f"{name} is too large: it has more than the {_MOST_PIXELS:,} pixels that are decoded; reduce it, or remove "
             "it"
         ) from error
+    except PermissionError as error:  # a ValueError as of other bad images, which can be left out
+        raise ValueError(f"{name} cannot be read ({error.strerror}); change its permissions, or remove it") from error
     except Exception as error:  # Pillow's decoders raise many kinds
         # This one names the file a second time
         reason = "of no known format" if isinstance(error, library.UnidentifiedImageError) else error

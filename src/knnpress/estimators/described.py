@@ -9,13 +9,14 @@ from inspect import signature
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from knnpress.model_file import save
 from knnpress.names import DESCRIPTORS, descriptor_class, same_name
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = ["DescriptorClassifier", "joined"]
+__all__ = ["DescriptorClassifier", "as_described", "joined"]
 
 
 class DescriptorClassifier(ClassifierMixin, BaseEstimator):
@@ -79,12 +80,39 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         self.descriptors_, self.classifier_ = descriptors, classifier
         return self
 
-    def describe(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
-        """The points of images or signals X; `groups` are for descriptors that re-centre by them."""
+    def describe(self, X: Any, *, groups: ArrayLike | None = None, after: int = 0) -> Array:
+        """The points of images or signals X, (n, ...).
+
+        Parameters
+        ----------
+        X : images or signals; or what the first `after` descriptors have made of them
+        groups : array of shape (n,), one name for all, or None
+            For descriptors that re-centre by them.
+        after : int
+            How many descriptors to leave out, from the first.
+        """
         check_is_fitted(self)
-        for step in self.descriptors_:
+        for step in self.descriptors_[after:]:
             X = step.transform(X, **_wanted(step.transform, groups))
         return X
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the first descriptor is one of images, not of signals or points."""
+        home = import_module("knnpress.descriptors")
+        kinds = tuple(getattr(home, kind) for kind, _ in DESCRIPTORS.values())
+        return bool(self.descriptors_) and isinstance(self.descriptors_[0], kinds)
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether a descriptor re-centres by groups."""
+        return any("groups" in signature(step.transform).parameters for step in self.descriptors_)
+
+    @property
+    def known_groups(self) -> Labels | None:
+        """The groups that a descriptor re-centres by and knows by name; None where there are none."""
+        known = [getattr(step, "groups_", None) for step in self.descriptors_]
+        return next((groups for groups in known if groups is not None), None)
 
     @property
     def classes_(self) -> Labels:
@@ -137,8 +165,21 @@ def joined(descriptor: Any, classifier: Any) -> DescriptorClassifier:
     """Fitted parts as one model: what its own `fit` would make, without describing the images again."""
     plain = clone(classifier)
     costs = [name for name in plain.get_params() if name.split("__")[-1] == "ground_cost"]
-    model = DescriptorClassifier(clone(descriptor), plain.set_params(**dict.fromkeys(costs)))
-    model.descriptors_, model.classifier_ = [descriptor], classifier
+    return _with_fitted(
+        DescriptorClassifier(clone(descriptor), plain.set_params(**dict.fromkeys(costs))), [descriptor], classifier
+    )
+
+
+def as_described(model: Any) -> DescriptorClassifier:
+    """Any fitted model as one of descriptors, perhaps none, and a classifier."""
+    if isinstance(model, DescriptorClassifier):
+        return model
+    *descriptors, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    return _with_fitted(DescriptorClassifier(descriptors, classifier), descriptors, classifier)
+
+
+def _with_fitted(model: DescriptorClassifier, descriptors: list[Any], classifier: Any) -> DescriptorClassifier:
+    model.descriptors_, model.classifier_ = descriptors, classifier
     return model
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from knnpress.datasets.doctor import Finding
-from knnpress.datasets.folder import find_images
-from knnpress.descriptors.images import ImageFile
+from knnpress.datasets.doctor.findings import Finding
+from knnpress.datasets.folder import Companion, FoundImage, images_below
 from knnpress.typing import Indices
 
 __all__ = ["examine_images"]
@@ -19,32 +18,49 @@ __all__ = ["examine_images"]
 _SMALL = 8  # pixels of a side, below which there is little to describe
 
 
-def examine_images(root: str | os.PathLike[str]) -> tuple[list[Path], list[Finding]]:
+def examine_images(
+    root: str | os.PathLike[str], masks: Companion | None = None, depth: Companion | None = None
+) -> tuple[list[FoundImage], list[Finding]]:
     """The images of a folder, and what was found; the rows of a finding are places in the list.
 
     Parameters
     ----------
     root : path
         Should hold ``<class>/.../<name>.png``, or JPEG, GIF, WebP, TIFF, BMP, PNM.
+    masks, depth : path or None
+        As in `load_image_folder`.
     """
-    root = Path(root)
-    paths = find_images(root)
-    if not paths:
+    images = images_below(root, masks, depth)
+    if not images:
         cure = f"put them at {root}/<class>/<name>.png (or jpg, gif, webp, tif)"
-        return paths, [Finding("no images", f"none below {root}", cure)]
+        return images, [Finding("no images", f"none below {root}", cure)]
+    alone: dict[int, str] = {}
     broken: dict[int, str] = {}
     shapes: dict[int, tuple[int, ...]] = {}
     flat: list[int] = []
-    for row, path in enumerate(paths):
+    for row, image in enumerate(images):
         try:
-            pixels = np.asarray(ImageFile(str(path)).read())
+            file = image.file()
+        except FileNotFoundError as error:
+            alone[row] = str(error)
+            continue
+        try:
+            pixels = np.asarray(file.read())
         except (ValueError, OSError) as error:
             broken[row] = str(error)
             continue
         shapes[row] = pixels.shape
         if pixels.min() == pixels.max():
             flat.append(row)
-    return paths, [*_about_files(broken, shapes, flat), *_about_classes(root, paths), *_about_copies(root, paths)]
+    findings = (
+        _about_files(broken, shapes, flat) + _about_classes(Path(root), images) + _about_copies(images, [*shapes])
+    )
+    if alone:
+        cure = "add them, or remove the images"
+        findings.append(
+            Finding("images without their mask or depth map", next(iter(alone.values())), cure, _rows(alone))
+        )
+    return images, findings
 
 
 def _about_files(broken: dict[int, str], shapes: dict[int, tuple[int, ...]], flat: list[int]) -> list[Finding]:
@@ -63,19 +79,19 @@ def _about_files(broken: dict[int, str], shapes: dict[int, tuple[int, ...]], fla
     sides = [max(shape[:2]) for shape in shapes.values()]
     if sides and max(sides) > 4 * min(sides):
         seen = f"longer sides from {min(sides)} to {max(sides)} pixels"
-        cure = "--max-side makes them alike, and description quicker"
-        found.append(Finding("images of very different sizes", seen, cure, harm="note"))
+        cure = "nothing, unless size tells the classes apart: most descriptors reduce the large ones themselves"
+        found.append(Finding("images of very different sizes", seen, cure, severity="note"))
     return found
 
 
-def _about_classes(root: Path, paths: list[Path]) -> list[Finding]:
-    loose = [row for row, path in enumerate(paths) if path.parent == root]
-    classes = [path.relative_to(root).parts[0] for path in paths if path.parent != root]
+def _about_classes(root: Path, images: list[FoundImage]) -> list[Finding]:
+    loose = [row for row, image in enumerate(images) if image.folder is None]
+    classes = [image.folder for image in images if image.folder is not None]
     names, counts = np.unique(classes, return_counts=True) if classes else (np.array([]), np.array([]))
     found = []
     if loose:
         cure = f"put each into the sub-folder of its class, {root}/<class>/"
-        found.append(Finding("images without a class", paths[loose[0]].name, cure, _rows(loose)))
+        found.append(Finding("images without a class", images[loose[0]].path.name, cure, _rows(loose)))
     if len(names) < 2:
         seen = f"{len(names)} sub-folder{'s' * (len(names) != 1)} with images"
         found.append(Finding("fewer than two classes", seen, "a classifier needs at least two sub-folders"))
@@ -86,19 +102,19 @@ def _about_classes(root: Path, paths: list[Path]) -> list[Finding]:
     if len(counts) > 1 and counts.max() > 10 * counts.min():
         seen = f"{counts.min()} to {counts.max()} images in a class"
         cure = 'class_weight="balanced" gives small classes their say'
-        found.append(Finding("classes of very different sizes", seen, cure, harm="note"))
+        found.append(Finding("classes of very different sizes", seen, cure, severity="note"))
     return found
 
 
-def _about_copies(root: Path, paths: list[Path]) -> list[Finding]:
+def _about_copies(images: list[FoundImage], readable: list[int]) -> list[Finding]:
     """The same file twice: in two classes a contradiction, in one class a test that is too easy."""
     first: dict[bytes, int] = {}
     copies: dict[bool, list[tuple[int, str]]] = {True: [], False: []}  # by whether they share their class
-    for row, path in enumerate(paths):
-        other = paths[first.setdefault(hashlib.sha256(path.read_bytes()).digest(), row)]
-        if other != path:
-            here, there = (one.relative_to(root) for one in (path, other))
-            copies[here.parts[0] == there.parts[0]].append((row, f"{here} is {there}"))
+    for row in readable:
+        image = images[row]
+        other = images[first.setdefault(hashlib.sha256(image.path.read_bytes()).digest(), row)]
+        if other is not image:
+            copies[image.folder == other.folder].append((row, f"{image.place} is {other.place}"))
     found = []
     if copies[False]:
         rows, (example, *_) = zip(*copies[False], strict=True)
@@ -106,7 +122,7 @@ def _about_copies(root: Path, paths: list[Path]) -> list[Finding]:
     if copies[True]:
         rows, (example, *_) = zip(*copies[True], strict=True)
         cure = "remove the copies: where one is learned from and the other tested, errors look too small"
-        found.append(Finding("copies of images", example, cure, _rows(rows), harm="note"))
+        found.append(Finding("copies of images", example, cure, _rows(rows), severity="note"))
     return found
 
 
