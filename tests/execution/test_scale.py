@@ -434,7 +434,7 @@ def store(tmp_path):
 
 
 def test_the_command_line_learns_from_a_zarr_store(store, tmp_path, capsys, monkeypatch, started):
-    monkeypatch.setattr("knnpress.cluster.connect", lambda scheduler: started.as_current())
+    monkeypatch.setattr("knnpress.execution.dask.connect", lambda scheduler: started.as_current())
     models = []
     for more in ([], ["--scheduler", "local"]):
         path = tmp_path / "model.knnp"
