@@ -95,7 +95,7 @@ def between_histograms() -> Any:
     middles = {
         "Euclidean": (SquaredEuclidean().centroid(H), ORANGE),
         "Hellinger": (Hellinger().centroid(H), VIOLET),
-        "Sinkhorn": (Sinkhorn(cost, tol=1e-4).centroid(H), TEAL),
+        "Sinkhorn": (Sinkhorn(cost, reg=0.2).centroid(H), TEAL),
     }
     drawing, axes = plt.subplots(1, 3, figsize=(8, 2.2), layout="constrained", sharey=True)
     for axis, (name, (middle, colour)) in zip(axes, middles.items(), strict=True):
@@ -173,7 +173,14 @@ def gallery(name: str) -> Any:
         learned = values.pop("SCC, 2 prototypes a class")
         return bars("Imagined movements", {**values, "SCC, 2 prototypes per class": learned})
     if name == "big_data":
-        return bars("4000 matrices in a store", {"12 prototypes, here": found["here_error"], "on workers": found["error"]})
+        model = found["there"]
+        drawing, axes = plt.subplots(2, 6, figsize=(5, 2.0), layout="constrained")
+        order = np.argsort(model.prototype_labels_, kind="stable")
+        for axis, j in zip(axes.ravel(), order, strict=True):
+            axis.imshow(model.prototypes_[j], cmap="gray")
+            axis.set_title(f"class {model.prototype_labels_[j]}", fontsize=7)
+            axis.set_axis_off()
+        return drawing
     drawing, axes = plt.subplots(3, 6, figsize=(5, 2.6), layout="constrained")
     rng = np.random.default_rng(0)
     for row, (kind, weave) in zip(axes, found["WEAVES"].items(), strict=True):
