@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -139,6 +140,18 @@ def test_every_example_is_in_the_gallery():
     assert [path.name for path in (ROOT / "examples").glob("*.py") if f'"examples/{path.name}"' not in gallery] == []
 
 
+def test_every_picture_is_drawn_and_shown(tmp_path):
+    """Those of distances by the library as it is; those of the gallery run the examples, which have a test of their own."""
+    pictures = {path.stem for path in (DOCS / "pictures").glob("*.svg")}
+    shown = set(re.findall(r"pictures/([\w-]+)\.svg", "".join(p.read_text() for p in DOCS.rglob("*.md"))))
+    script = runpy.run_path(str(DOCS / "site" / "pictures.py"))
+    assert pictures == shown == set(script["PICTURES"])
+    for name in pictures - {f"example-{path.stem}" for path in (ROOT / "examples").glob("*.py")}:
+        drawing = script["PICTURES"][name]()
+        drawing.savefig(tmp_path / "a.svg")
+        script["plt"].close(drawing)
+
+
 def test_every_public_name_is_in_the_reference():
     shown = set(
         re.findall(r"^::: knnpress\.(?:\w+\.)*(\w+)$", "\n".join(p.read_text() for p in DOCS.rglob("reference/*.md")), re.M)
@@ -178,6 +191,9 @@ def test_site_builds_and_needs_no_network(tmp_path):
         assert fetched == [], f"{page.name} fetches {fetched}"
         for trace in (r"arithmatex\">\\", r":math:`", r"\.\. math::", "&lt;parameters&gt;", "&lt;attributes&gt;"):
             assert not re.search(trace, text), f"{page.name} shows {trace}"
+    gallery = (site / "tutorials" / "examples.html").read_text()
+    assert gallery.count("<pre") == gallery.count("<img") == len(list((ROOT / "examples").glob("*.py")))
+    assert "--8" not in gallery
     shutil.rmtree(site)
 
 
