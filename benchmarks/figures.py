@@ -107,7 +107,9 @@ def own_size() -> str:
     for method in ("Condensed", "Reduced", "FastCondensed"):
         found = [runs[data, method, None] for data in DATA]
         kept = [100 * np.mean([run["n_prototypes"] / run["n_train"] for run in of]) for of in found]
-        rows.append([f"`{method}`", *(f"{paper_errors(of)}, {k:.0f} % kept" for of, k in zip(found, kept, strict=True))])
+        rows.append(
+            [f"`{method}`", *(f"{paper_errors(of)}, {k:.0f} % kept" for of, k in zip(found, kept, strict=True))]
+        )
     return table(["method", *DATA.values()], rows)
 
 
