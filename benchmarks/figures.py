@@ -146,7 +146,8 @@ def eeg_online() -> str:
 
 def exported() -> str:
     """Times and sizes of exported models: the columns of export.md that most people want."""
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (BENCHMARKS / "export.md").open()]
+    text = (BENCHMARKS / "export.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     column = {title: k for k, title in enumerate(lines[0])}
 
     def cell(row: list[str], title: str) -> str:
