@@ -83,21 +83,21 @@ def same_size() -> str:
     plan, runs = json.loads((PAPER / "plan.json").read_text())["data"], paper_runs()
     smallest = {data: min(plan[data]["ratios"]) for data in DATA}
     methods = {
-        "`SCC`, `SHC`: learned": ("SCC", "SHC"),
-        "the same with the paper's settings": ("SCC paper", "SHC paper"),
+        "learned": ("SCC", "SHC"),
+        "learned, paper's settings": ("SCC paper", "SHC paper"),
         "`RandomMutation`": ("RandomMutation",),
         "`Condensed`": ("Condensed",),
         "`Reduced`": ("Reduced",),
         "`FastCondensed`": ("FastCondensed",),
         "`Subsample`": ("Subsample",),
     }
-    whole = {"all training points, 1-NN": ("full",), "tangent space and logistic regression": ("tangent space + LR",)}
+    whole = {"all points, 1-NN": ("full",), "tangent space, regression": ("tangent space + LR",)}
     rows = []
-    for names, size in ((methods, smallest), ({**whole, "MDM: one mean per class": ("MDM",)}, {})):
+    for names, size in ((methods, smallest), ({**whole, "class means (MDM)": ("MDM",)}, {})):
         for title, keys in names.items():
             found = [[run for key in keys for run in runs.get((data, key, size.get(data)), [])] for data in DATA]
             rows.append([title, *map(paper_errors, found)])
-    titles = [f"{name}, {smallest[data]:.0%}".replace("%", " %") for data, name in DATA.items()]
+    titles = [f"{name}<br>{smallest[data]:.0%}".replace("%", " %") for data, name in DATA.items()]
     return table(["method", *titles], rows)
 
 
@@ -105,11 +105,12 @@ def own_size() -> str:
     """Condensing methods at the size that they stop at."""
     runs, rows = paper_runs(), []
     for method in ("Condensed", "Reduced", "FastCondensed"):
-        found = [runs[data, method, None] for data in DATA]
-        kept = [100 * np.mean([run["n_prototypes"] / run["n_train"] for run in of]) for of in found]
-        rows.append(
-            [f"`{method}`", *(f"{paper_errors(of)}, {k:.0f} % kept" for of, k in zip(found, kept, strict=True))]
-        )
+        cells = []
+        for data in DATA:
+            found = runs.get((data, method, None), [])
+            kept = [100 * run["n_prototypes"] / run["n_train"] for run in found]
+            cells.append(f"{paper_errors(found)}, {np.mean(kept):.0f} % kept" if found else "")
+        rows.append([f"`{method}`", *cells])
     return table(["method", *DATA.values()], rows)
 
 
@@ -120,7 +121,7 @@ def descriptors() -> str:
     for data in DATA:
         about, protocol = plan[data], plan[data]["protocol"].split(";")[0]
         shape = f"{about['dims']} x {about['dims']}" if about["kind"] == "covariance" else f"{about['dims']} bins"
-        rows.append([about["title"], about["features"], shape, protocol, paper_errors(runs[data, "full", None])])
+        rows.append([about["title"], about["features"], shape, protocol, paper_errors(runs.get((data, "full", None), []))])
     return table(["data", "features", "points", "test error of", "full 1-NN, %"], rows, 4)
 
 
