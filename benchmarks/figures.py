@@ -121,7 +121,8 @@ def descriptors() -> str:
     for data in DATA:
         about, protocol = plan[data], plan[data]["protocol"].split(";")[0]
         shape = f"{about['dims']} x {about['dims']}" if about["kind"] == "covariance" else f"{about['dims']} bins"
-        rows.append([about["title"], about["features"], shape, protocol, paper_errors(runs.get((data, "full", None), []))])
+        error = paper_errors(runs.get((data, "full", None), []))
+        rows.append([about["title"], about["features"], shape, protocol, error])
     return table(["data", "features", "points", "test error of", "full 1-NN, %"], rows, 4)
 
 

@@ -219,7 +219,8 @@ def main() -> None:
     for name in args.names or PICTURES:
         with mpl.rc_context(STYLE):
             drawing = PICTURES[name]()
-            drawing.savefig(args.output / f"{name}.svg", metadata={"Date": None}, facecolor="white", bbox_inches="tight")
+            file = args.output / f"{name}.svg"
+            drawing.savefig(file, metadata={"Date": None}, facecolor="white", bbox_inches="tight")
             plt.close(drawing)
 
 
