@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 RUNNABLE = [ROOT / "README.md", ROOT / "docs" / "index.md"]
 RUNNABLE += sorted(p for part in ("tutorials", "how-to", "explanation") for p in (DOCS / part).glob("*.md"))
 RUNNABLE = [path for path in RUNNABLE if path.name != "examples.md"]  # tests/test_examples.py runs those
-BLOCK = re.compile(r"(<!-- not run:[^\n]*-->\s*)?^```(python|bash|sh|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(<!-- not run:[^\n]*-->\s*)?^```(python|bash|sh|toml|c|js)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ASIDE = {"pip", "make", "git"}  # commands that install; the tests run in what they made
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 PUBLIC = ["knnpress", *(f"knnpress.{name}" for name in ("compression", "datasets", "descriptors", "geometries"))]
@@ -69,6 +69,8 @@ def test_page_runs_as_written(path, tmp_path, monkeypatch):
     ):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{path.name} needs {package}")
+    if any(language == "c" for language, _, _ in code) and shutil.which("gcc") is None:
+        pytest.skip(f"{path.name} needs gcc")
     if path.name == "signals.md":
         pytest.importorskip("seglearn", exc_type=ImportError)
     monkeypatch.chdir(tmp_path)
@@ -82,6 +84,10 @@ def test_page_runs_as_written(path, tmp_path, monkeypatch):
                 exec(compile(padded, str(path), "exec"), namespace)
             elif language == "toml":
                 (tmp_path / "plan.toml").write_text(text)
+            elif language == "c":
+                (tmp_path / "main.c").write_text(text)
+                subprocess.run(["gcc", "-std=c99", "-Wall", "-Werror", "-O2", "main.c", "-lm"], check=True)
+                subprocess.run([tmp_path / "a.out"], check=True, stdout=subprocess.DEVNULL)
             else:
                 for program, *arguments in commands(text):
                     if "--minutes" in arguments:  # what it finds first is enough here
