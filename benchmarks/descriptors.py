@@ -1,4 +1,4 @@
-"""Test error of full 1-NN on the image data sets: the figures of docs/descriptors.md.
+"""Test error of full 1-NN on the image data sets: the figures of docs/notes/figures.md.
 
     .venv/bin/python benchmarks/descriptors.py --data-dir FOLDER [--only eth80 scene15]
 

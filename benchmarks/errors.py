@@ -1,7 +1,7 @@
 """Test errors of SCC, SHC and SNC as they come, beside what people run today; writes the table of the README.
 
     python benchmarks/errors.py run [--data-dir FOLDER]   # measure, one line of errors.jsonl per split; resumes
-    python benchmarks/errors.py table                     # write the table into README.md from errors.jsonl
+    python benchmarks/errors.py table                     # write it into README.md and docs/, as figures.py does
 
 Splits are not those that defaults were settled on. Data sets whose files are not in the folder are left out.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import figures
 import numpy as np
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import StratifiedShuffleSplit
@@ -27,7 +28,7 @@ from knnpress.descriptors import RegionCovariance, ShapeContext
 from knnpress.geometries import JBLD, Sinkhorn, SquaredEuclidean, Tangent
 
 HERE = Path(__file__).parent
-RECORDS, README = HERE / "errors.jsonl", HERE.parent / "README.md"
+RECORDS = HERE / "errors.jsonl"
 SEED, N_SPLITS = 20261118, 5
 Points = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -146,19 +147,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def between(text: str, name: str, table: str) -> str:
-    """A page with a table between the marks of this name."""
-    start, end = f"<!-- --8<-- [start:{name}] -->\n", f"<!-- --8<-- [end:{name}] -->"
-    before, _, rest = text.partition(start)
-    _, _, after = rest.partition(end)
-    return f"{before}{start}{table}\n{end}{after}"
-
-
-def written(text: str) -> str:
-    """The README with the table of the records in it."""
-    return between(text, "errors", table())
-
-
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -167,7 +155,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.command == "run":
         run(args.data_dir)
-    README.write_text(written(README.read_text()))
+    figures.main()
 
 
 if __name__ == "__main__":

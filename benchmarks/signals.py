@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyriemann.classification import MDM
-from pyriemann.tangentspace import TangentSpace
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -40,6 +38,9 @@ SURE = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)  # least probability of
 
 def make(method: str) -> Any:
     """A model as it comes, on one thread."""
+    from pyriemann.classification import MDM
+    from pyriemann.tangentspace import TangentSpace
+
     if method == "SCC":
         return kp.SCC(n_jobs=1)
     if method == "MDM":
@@ -182,30 +183,35 @@ def calibration(lines: list[dict[str, Any]], n: int) -> tuple[float, float]:
     return sum(line["log_loss"] for line in lines) / n, float(np.abs(bins[:, 1] - bins[:, 2]).sum() / n)
 
 
-def show(records: list[dict[str, Any]]) -> None:
-    """Means by part and method over the splits that SCC was measured on; the others against it, with intervals."""
-    measured = {(r["part"], r["split"]) for r in records if r["method"] == "SCC"}
-    records = [r for r in records if (r["part"], r["split"]) in measured]
-    print("| part | method | subjects | accuracy % | SCC less it | log loss | calibration error % | s a fit |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for part, method in product(PARTS, METHODS):
-        lines = [r for r in records if (r["part"], r["method"]) == (part, method)]
-        ours = [r for r in records if (r["part"], r["method"]) == (part, "SCC")]
+def rows(records: list[dict[str, Any]], part: str) -> list[list[str]]:
+    """Method, accuracy, what SCC has more with a 95 % interval, log loss and calibration error, on SCC's splits."""
+    measured = {r["split"] for r in records if (r["part"], r["method"]) == (part, "SCC")}
+    records = [r for r in records if r["part"] == part and r["split"] in measured]
+    found = []
+    for method in METHODS:
+        lines, ours = ([r for r in records if r["method"] == name] for name in (method, "SCC"))
         if not lines:
             continue
-        accuracy, reference = by_subject(lines), by_subject(ours) if ours else {}
+        accuracy, reference = by_subject(lines), by_subject(ours)
         gap = 100 * np.array([reference[who] - accuracy[who] for who in reference.keys() & accuracy.keys()])
-        half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.nan
+        half = 1.96 * gap.std(ddof=1) / np.sqrt(len(gap))
         n = sum(line["n"] for line in lines)
-        loss, error = calibration(lines, n)
-        print(
-            f"| {part} | {method} | {len(accuracy)} | {100 * np.mean(list(accuracy.values())):.2f} | "
-            f"{gap.mean() if len(gap) else np.nan:+.2f} ± {half:.2f} | {loss:.4f} | {100 * error:.2f} | "
-            f"{np.mean([line['seconds'] for line in lines]):.1f} |"
-        )
+        mean = f"{100 * np.mean(list(accuracy.values())):.1f} %"
+        kinds = {method: lines}
         if method == "SCC":
-            loss, error = calibration([line["before"] for line in lines], n)
-            print(f"| {part} | SCC, temperature 1 | | | | {loss:.4f} | {100 * error:.2f} | |")
+            kinds["SCC at temperature 1"] = [line["before"] for line in lines]
+        for title, of in kinds.items():
+            loss, error = calibration(of, n)
+            more = "" if method == "SCC" else f"{gap.mean():+.2f} ± {half:.2f}".replace("-", "−")
+            found.append([title, mean, more, f"{loss:.3f}", f"{100 * error:.1f} %"])
+    return found
+
+
+def show(records: list[dict[str, Any]]) -> None:
+    """Accuracy and calibration of each part, then what was chosen, refused and gained online."""
+    for part in PARTS:
+        for row in rows(records, part):
+            print(f"| {part} | " + " | ".join(row) + " |")
     for part in PARTS:
         lines = [r for r in records if (r["part"], r["method"]) == (part, "SCC")]
         if not lines:

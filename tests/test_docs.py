@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sklearn
 
@@ -19,9 +21,11 @@ from knnpress.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-RUNNABLE = [DOCS / "index.md", DOCS / "choosing.md", DOCS / "how-it-works.md"]
-RUNNABLE += sorted(path for path in (DOCS / "tutorials").glob("*.md") if path.stem != "examples")
-BLOCK = re.compile(r"(<!-- not run:[^\n]*-->\s*)?^```(python|bash)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUNNABLE = [ROOT / "README.md", ROOT / "docs" / "index.md"]
+RUNNABLE += sorted(p for part in ("tutorials", "how-to", "explanation") for p in (DOCS / part).glob("*.md"))
+RUNNABLE = [path for path in RUNNABLE if path.name != "examples.md"]  # tests/test_examples.py runs those
+BLOCK = re.compile(r"(<!-- not run:[^\n]*-->\s*)?^```(python|bash|sh|toml|c|js)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ASIDE = {"pip", "make", "git"}  # commands that install; the tests run in what they made
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 PUBLIC = ["knnpress", *(f"knnpress.{name}" for name in ("compression", "datasets", "descriptors", "geometries"))]
 
@@ -39,30 +43,66 @@ def blocks(path):
 def commands(text):
     """The commands of a block for a terminal, word by word; without those that install."""
     lines = (shlex.split(line, comments=True) for line in text.splitlines())
-    return [words for words in lines if words and words[0] != "pip"]
+    return [words for words in lines if words and words[0] not in ASIDE]
+
+
+def lay_out(folder):
+    """What a reader has: folders of images, named as on the pages, and a file of points."""
+    image = pytest.importorskip("PIL.Image")
+    rng, waves = np.random.default_rng(0), np.arange(32) / 32
+    for name, count in {"photos": 10, "held-out": 4, "new-photos": 2}.items():
+        for kind, often in {"canvas": 3, "denim": 9}.items():
+            (folder / name / kind).mkdir(parents=True)
+            for k in range(count):
+                light = np.sin(2 * np.pi * (often * waves[:, None] + 2 * waves + rng.random()))
+                picture = 120 + 60 * light[..., None] * [1.0, 0.8, 0.6] + rng.normal(size=(32, 32, 3)) * 10
+                image.fromarray(picture.clip(0, 255).astype(np.uint8)).save(folder / name / kind / f"{k}.png")
+    data = knnpress.datasets.make_wishart_classes(80, 5, n_classes=2)
+    np.savez(folder / "radar.npz", X=data.X, y=data.y)
 
 
 @pytest.mark.parametrize("path", RUNNABLE, ids=lambda path: path.stem)
 def test_page_runs_as_written(path, tmp_path, monkeypatch):
     code = list(blocks(path))
-    assert code
     for package in sorted(
         {name for language, _, text in code if language == "python" for name in IMPORT.findall(text)}
     ):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{path.name} needs {package}")
+    if any(language == "c" for language, _, _ in code) and shutil.which("gcc") is None:
+        pytest.skip(f"{path.name} needs gcc")
+    if path.name == "signals.md":
+        pytest.importorskip("seglearn", exc_type=ImportError)
     monkeypatch.chdir(tmp_path)
+    if path.parent.name != "tutorials":  # tutorials make what they need
+        lay_out(tmp_path)
     namespace = {"__name__": "__main__"}
     with sklearn.config_context():  # what a page sets for all of scikit-learn ends with it
         for language, line, text in code:
             if language == "python":
                 padded = "\n" * (line - 1) + text  # so that a traceback names the line of the page
                 exec(compile(padded, str(path), "exec"), namespace)
+            elif language == "toml":
+                (tmp_path / "plan.toml").write_text(text)
+            elif language == "c":
+                (tmp_path / "main.c").write_text(text)
+                subprocess.run(["gcc", "-std=c99", "-Wall", "-Werror", "-O2", "main.c", "-lm"], check=True)
+                subprocess.run([tmp_path / "a.out"], check=True, stdout=subprocess.DEVNULL)
             else:
                 for program, *arguments in commands(text):
+                    if "--minutes" in arguments:  # what it finds first is enough here
+                        arguments[arguments.index("--minutes") + 1] = "0.05"
                     assert program == "knnpress", f"{path.name}:{line}: {program} is not tried out"
                     assert main(arguments) == 0, f"{path.name}:{line}: knnpress {shlex.join(arguments)}"
     assert not sklearn.get_config()["enable_metadata_routing"]
+
+
+def test_every_block_of_code_is_run_or_says_why_not():
+    """A page outside RUNNABLE has no code; what is not run is marked, and the site says so to its readers."""
+    pages = [ROOT / "README.md", *(p for p in DOCS.rglob("*.md") if not {"notes", "results"} & set(p.parts))]
+    elsewhere = [p for p in pages if p not in RUNNABLE and p.name != "examples.md" and list(blocks(p))]
+    assert elsewhere == []
+    assert sum(len(list(blocks(p))) for p in RUNNABLE) > 60
 
 
 def test_every_page_is_in_the_navigation():
@@ -74,17 +114,33 @@ def test_every_page_is_in_the_navigation():
     assert [page for page in wanted if f": {page}\n" not in navigation] == []
 
 
-def test_tables_of_errors_are_those_of_the_records(monkeypatch):
+def test_figures_are_those_of_the_records(monkeypatch):
+    """``python benchmarks/figures.py`` writes them; it would change nothing."""
+    if not (ROOT / "benchmarks" / "RESULTS.md").exists():  # source archives have none
+        pytest.skip("no benchmarks/RESULTS.md")
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    errors, never_worse = (importlib.import_module(name) for name in ("errors", "never_worse"))
-    for page, name, table in (
-        ("README.md", "errors", errors.table()),
-        ("docs/errors.md", "never-worse", never_worse.table()),
-    ):
-        text = (ROOT / page).read_text()
-        assert table.count("\n") > 3
-        assert table in text
-        assert errors.between(text, name, table) == text
+    figures = importlib.import_module("figures")
+    shown = []
+    for page in figures.pages():
+        text = page.read_text(encoding="utf-8")
+        assert figures.written(text) == text, f"{page.name}: python benchmarks/figures.py"
+        shown += [found[2] for found in figures.BLOCK.finditer(text)]
+    assert set(shown) == set(figures.BLOCKS)
+    assert all(make().count("\n") > 2 for make in figures.BLOCKS.values())
+
+
+#: What was measured, as people write it: 4.3 %, ± 0.2, 12 µs, 3.5 times as fast, 0.75 s
+MEASURED = re.compile(r"\d\.\d+ ?%|± ?\d|\d ?(?:µs|us|ns|ms)\b|\d times (?:as|faster)|\d\.\d+ s\b|errs? on \d")
+
+
+def test_no_measured_number_is_typed():
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        if {"notes", "results"} & set(page.relative_to(ROOT).parts):
+            continue
+        text = re.sub(r"<!-- --8<-- \[start:([\w-]+)\] -->.*?\[end:\1\]", "", page.read_text(), flags=re.DOTALL)
+        prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        assert MEASURED.findall(prose) == [], f"{page.name}: let benchmarks/figures.py write it"
+    assert MEASURED.search("it errs on 3 of 10, 2.0 ± 0.5")
 
 
 def test_every_example_is_in_the_gallery():
@@ -92,10 +148,21 @@ def test_every_example_is_in_the_gallery():
     assert [path.name for path in (ROOT / "examples").glob("*.py") if f'"examples/{path.name}"' not in gallery] == []
 
 
+def test_every_picture_is_drawn_and_shown(tmp_path):
+    """Not those of the gallery, which run the examples: they have a test of their own."""
+    pictures = {path.stem for path in (DOCS / "pictures").glob("*.svg")}
+    shown = set(re.findall(r"pictures/([\w-]+)\.svg", "".join(p.read_text() for p in DOCS.rglob("*.md"))))
+    script = runpy.run_path(str(DOCS / "site" / "pictures.py"))
+    assert pictures == shown == set(script["PICTURES"])
+    for name in pictures - {f"example-{path.stem}" for path in (ROOT / "examples").glob("*.py")}:
+        drawing = script["PICTURES"][name]()
+        drawing.savefig(tmp_path / "a.svg")
+        script["plt"].close(drawing)
+
+
 def test_every_public_name_is_in_the_reference():
-    shown = set(
-        re.findall(r"^::: knnpress\.(?:\w+\.)*(\w+)$", "\n".join(p.read_text() for p in DOCS.rglob("api/*.md")), re.M)
-    )
+    pages = "\n".join(p.read_text() for p in DOCS.rglob("reference/*.md"))
+    shown = set(re.findall(r"^::: knnpress\.(?:\w+\.)*(\w+)$", pages, re.M))
     aside = {
         "__version__",
         "compression",
@@ -131,10 +198,15 @@ def test_site_builds_and_needs_no_network(tmp_path):
         assert fetched == [], f"{page.name} fetches {fetched}"
         for trace in (r"arithmatex\">\\", r":math:`", r"\.\. math::", "&lt;parameters&gt;", "&lt;attributes&gt;"):
             assert not re.search(trace, text), f"{page.name} shows {trace}"
+    gallery = (site / "tutorials" / "examples.html").read_text()
+    assert gallery.count("<pre") == gallery.count("<img") == len(list((ROOT / "examples").glob("*.py")))
+    assert "--8" not in gallery
     shutil.rmtree(site)
 
 
-@pytest.mark.parametrize("path", [ROOT / "SECURITY.md", DOCS / "bad-input.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [ROOT / "SECURITY.md", DOCS / "reference" / "bad-input.md"], ids=lambda path: path.name
+)
 def test_every_test_that_a_promise_names_is_there(path):
     if not path.exists():  # the package's tests elsewhere come without the page
         pytest.skip(f"{path.name} is not here")

@@ -114,7 +114,7 @@ def test_a_rotation_of_vectors_changes_next_to_no_prediction(rng):
 
 
 def test_another_seed_changes_few_predictions():
-    """It draws the folds, and so may change what is chosen; docs/learning.md says how much that was."""
+    """It draws the folds, and so may change what is chosen; docs/notes/figures.md says how much that was."""
     X, y = labelled("sqeuclidean", 180)
     one, other = (SNC(6, max_iter=5, smoothing=0.02, random_state=seed).fit(X[:60], y[:60]) for seed in (0, 1))
     assert (one.predict(X) == other.predict(X)).mean() > 0.93

@@ -1,4 +1,4 @@
-"""Pipelines for MOABB's evaluations and pyRiemann's transfer classifiers, as docs/tutorials/eeg.md has them."""
+"""Pipelines for MOABB's evaluations and pyRiemann's transfer classifiers, as docs/how-to/eeg.md has them."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 import knnpress as kp
 
-PAGE = Path(__file__).parent.parent / "docs" / "tutorials" / "eeg.md"
+PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "eeg.md"
 FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
 MODELS = {
     "scc": kp.SCC(2, metric="jbld", **FIXED),

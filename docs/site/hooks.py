@@ -1,4 +1,4 @@
-"""What the site's pages need beyond Markdown: formulas as MathML, and the help of every command.
+"""What the site's pages need beyond Markdown: formulas as MathML, the help of every command, and which code is not run.
 
 Browsers draw MathML by themselves, so that no script and no font has to be fetched for a formula.
 """
@@ -15,6 +15,7 @@ from latex2mathml.converter import convert
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 _COMMANDS = "<!-- the help of every command -->"
+_NOT_RUN = re.compile(r"<!-- not run: (.*?) -->")  # tests/test_docs.py leaves out the block after it
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -28,7 +29,8 @@ def _formula(found: re.Match[str]) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Write the help of every command where a page asks for it."""
+    """Write the help of every command where a page asks for it, and say which code the tests do not run."""
+    markdown = _NOT_RUN.sub(r"*Not run by the tests: \1.*", markdown)
     return markdown.replace(_COMMANDS, _help()) if _COMMANDS in markdown else markdown
 
 
