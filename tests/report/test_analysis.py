@@ -10,7 +10,7 @@ from knnpress.report.analysis import cases_of, cells_of, judge
 from knnpress.report.curves import alt_text, curves_of
 from knnpress.report.looks import looks
 from knnpress.report.paper import PAPER
-from knnpress.report.records import read_results
+from knnpress.report.read import read_results
 from knnpress.report.statistics import compare
 from knnpress.report.tables import minus_full, overviews
 

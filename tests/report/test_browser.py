@@ -8,7 +8,7 @@ import pytest
 import synthetic
 
 from knnpress.report.page import make_page
-from knnpress.report.records import read_results
+from knnpress.report.read import read_results
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
 PHONE = {"width": 390, "height": 844}

@@ -8,7 +8,7 @@ import synthetic
 
 import knnpress as kp
 from knnpress.report.page import make_page
-from knnpress.report.records import read_results
+from knnpress.report.read import read_results
 
 #: A digit as people write it: strokes of (x, y), both from 0 to 1, y downwards
 DIGITS = {

@@ -14,8 +14,8 @@ from PIL import Image
 
 from knnpress import pictures
 from knnpress.cli import main
-from knnpress.report import words, write_report
-from knnpress.report.records import DataSet
+from knnpress.report import formatting, write_report
+from knnpress.report.read import DataSet
 from knnpress.report.table import Cell, Column, Table, as_csv, as_html, as_markdown
 
 EVIL = "<script>alert('x')</script>"
@@ -273,7 +273,7 @@ def test_any_part_may_be_missing(tmp_path):
     plan = {"fingerprint": synthetic.PLAN, "data": {}}
     folder = synthetic.write(tmp_path / "r", plan, lines)
     from knnpress.report.page import make_page
-    from knnpress.report.records import read_results
+    from knnpress.report.read import read_results
 
     for name in whole:
         for instead in (None, whole[name][:1], whole[name][0], whole[name][:0], np.array("text"), whole[name] * 1.5):
@@ -327,15 +327,15 @@ def test_pictures(rng):
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (words.percent(0.01234), "1.23"),
-        (words.percent(0.3), "30.0"),
-        (words.points(-0.0045), "−0.45"),
-        (words.points(0.0045), "+0.45"),
-        (words.points(-0.00001), "0.00"),
-        (words.p_value(0.0004), "< 0.001"),
-        (words.duration(59.7), "1 min 0 s"),
-        (words.microseconds(0.00123456), "1,235"),
-        (words.microseconds(0.00000123456), "1.23"),
+        (formatting.percent(0.01234), "1.23"),
+        (formatting.percent(0.3), "30.0"),
+        (formatting.points(-0.0045), "−0.45"),
+        (formatting.points(0.0045), "+0.45"),
+        (formatting.points(-0.00001), "0.00"),
+        (formatting.p_value(0.0004), "< 0.001"),
+        (formatting.duration(59.7), "1 min 0 s"),
+        (formatting.microseconds(0.00123456), "1,235"),
+        (formatting.microseconds(0.00000123456), "1.23"),
     ],
 )
 def test_words(said, expected):

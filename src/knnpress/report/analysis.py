@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from knnpress.report.looks import OURS, is_full, method_order
-from knnpress.report.records import DataSet, Record, Results
+from knnpress.report.read import DataSet, Record, Results
 from knnpress.report.statistics import Comparison, Pooled, Summary, compare, pool, summarize
 
-__all__ = ["Case", "Cell", "Verdict", "cases_of", "judge", "margin"]
+__all__ = ["AgainstFull", "Case", "Verdict", "cases_of", "judge", "margin"]
 
 
 class Case:
@@ -32,6 +32,9 @@ class Case:
                 self._runs.setdefault((record.method, record.ratio), []).append(record)
         self.methods = method_order(method for method, _ in self._runs)
         self.ratios = sorted({ratio for _, ratio in self._runs if ratio is not None})
+        runs = self._runs.values()
+        self._most_splits = max((len({record.split for record in found}) for found in runs), default=0)
+        self._most_queries = max((record.n_test for found in runs for record in found), default=0)
         self.ours = next((method for method in OURS if method in self.methods), None)
 
     def records(self, method: str, ratio: float | None) -> list[Record]:
@@ -41,6 +44,12 @@ class Case:
     def sized(self, method: str) -> bool:
         """Whether a method has sizes to choose from."""
         return any(self.records(method, ratio) for ratio in self.ratios)
+
+    def comparable(self, method: str, ratio: float | None) -> bool:
+        """Whether a method was tried on as many splits and test points as any other."""
+        mine = self.records(method, ratio)
+        splits = {record.split for record in mine}
+        return bool(mine) and len(splits) == self._most_splits and max(r.n_test for r in mine) == self._most_queries
 
     def per_split(self, method: str, ratio: float | None, figure: Callable[[Record], float | None]) -> dict[int, float]:
         """A figure by split; that of several seeds is averaged first."""
@@ -60,6 +69,18 @@ class Case:
         """Mean and deviation of a figure (by default the test error) over splits."""
         values = list(self.per_split(method, ratio, figure).values())
         return summarize(values) if values else None
+
+    def share(self, method: str, ratio: float | None) -> float | None:
+        """The share of the training set that is really kept, mean over splits; None where it is unknown."""
+        kept = self.summary(
+            method, ratio, lambda r: r.n_prototypes / r.n_train if r.n_prototypes and r.n_train else None
+        )
+        return None if kept is None else kept.mean
+
+    def smaller(self, method: str, ratio: float) -> float | None:
+        """The share that is kept, where it is clearly smaller than asked for."""
+        share = self.share(method, ratio)
+        return share if share is not None and share < 0.9 * ratio else None
 
     def compare(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Comparison | None:
         """The error of one (method, ratio) minus that of another, on the splits that both have."""
@@ -83,7 +104,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Cell:
+class AgainstFull:
     """Ours at one ratio against the full training set."""
 
     case: Case
@@ -102,6 +123,11 @@ class Cell:
         """Whether ours loses no more than the margin."""
         return self.comparison.difference <= margin(self.full) + 1e-12
 
+    @property
+    def held(self) -> bool:
+        """Whether ours is neither significantly worse nor beyond the margin."""
+        return self.not_worse and self.within
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -109,7 +135,7 @@ class Verdict:
 
     Attributes
     ----------
-    cells : list of Cell
+    cells : list of AgainstFull
     planned : int
         Cells that the plan has.
     rivals : int
@@ -118,7 +144,7 @@ class Verdict:
         Those in which ours is significantly worse.
     """
 
-    cells: list[Cell]
+    cells: list[AgainstFull]
     planned: int
     rivals: int
     lost: list[tuple[Case, str, float, Comparison]]
@@ -134,9 +160,9 @@ class Verdict:
         return sum(cell.within for cell in self.cells)
 
     @property
-    def both(self) -> int:
+    def held(self) -> int:
         """Cells that are neither significantly worse nor beyond the margin."""
-        return sum(cell.not_worse and cell.within for cell in self.cells)
+        return sum(cell.held for cell in self.cells)
 
     def sentence(self) -> str:
         """The verdict in a line."""
@@ -146,12 +172,12 @@ class Verdict:
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
         missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
         untested = sum(cell.comparison.worse is None for cell in self.cells)
-        missing += f" ({untested} could not be judged: too few splits)" if untested else ""
+        missing += f" ({untested} could not be judged: too few splits, or too unlike)" if untested else ""
         return (
-            f"Counting each data set at each size as one cell, {' and '.join(names)} "
-            f"{'is' if len(names) == 1 else 'are'} not significantly worse than the full "
-            f"training set in {self.not_worse} of {n} cell{'s' * (n > 1)} and within 0.5 points of it (1 point "
-            f"where its error is above 10 %) in {self.within}; both hold in {self.both} of {n}{missing}."
+            f"Held in {self.held} of {n} cell{'s' * (n > 1)}{missing}. A cell is one data set at one size of the "
+            f"model; it is held where {' or '.join(names)} is not significantly worse than the full training set "
+            f"({self.not_worse} of {n}) and within 0.5 points of its error, 1 point where that is above 10 % "
+            f"({self.within} of {n})."
         )
 
 
@@ -171,14 +197,14 @@ def cases_of(results: Results) -> dict[str, list[Case]]:
     return found
 
 
-def cells_of(case: Case) -> list[Cell]:
+def cells_of(case: Case) -> list[AgainstFull]:
     """Ours against the full set, at every ratio that has both."""
     found = []
     for ratio in case.ratios if case.ours else ():
         full, ours = case.summary("full", None), case.summary(str(case.ours), ratio)
         comparison = case.compare((str(case.ours), ratio), ("full", None))
         if full is not None and ours is not None and comparison is not None:
-            found.append(Cell(case, ratio, full, ours, comparison))
+            found.append(AgainstFull(case, ratio, full, ours, comparison))
     return found
 
 

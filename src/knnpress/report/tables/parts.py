@@ -1,14 +1,16 @@
-"""What the tables of a report say in one place."""
+"""Parts of cells: figures with their deviations, signs, and small drawings of intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from knnpress.report import words
-from knnpress.report.analysis import Case, margin
-from knnpress.report.analysis import Cell as Against
-from knnpress.report.records import Record
-from knnpress.report.statistics import Comparison, Summary
+from markupsafe import Markup
+
+from knnpress.report import formatting
+from knnpress.report.analysis import AgainstFull, Case, margin
+from knnpress.report.read import Record
+from knnpress.report.statistics import LEAST_SPLITS, Comparison, Summary
+from knnpress.report.svg import element
 from knnpress.report.table import Cell
 
 __all__ = [
@@ -16,12 +18,12 @@ __all__ = [
     "empty_cell",
     "grade",
     "in_percent",
+    "kept_text",
     "marks",
     "mean_in",
     "mean_std",
     "quotient",
     "reach_of",
-    "share_kept",
     "signs",
     "signs_html",
     "summary_cell",
@@ -62,17 +64,12 @@ def mean_std(summary: Summary | None, factor: float = 100) -> tuple[float | None
 
 def summary_cell(summary: Summary | None) -> Cell:
     """Mean ± standard deviation of an error."""
-    return Cell(words.spread(summary), mean_std(summary))
+    return Cell(formatting.spread(summary), mean_std(summary))
 
 
 def empty_cell(parts: int) -> Cell:
     """Nothing, in as many columns of the spreadsheet."""
-    return Cell(words.MISSING, (None,) * parts)
-
-
-def share_kept(record: Record) -> float | None:
-    """δ of one run."""
-    return record.n_prototypes / record.n_train if record.n_prototypes and record.n_train else None
+    return Cell(formatting.MISSING, (None,) * parts)
 
 
 def quotient(full: str, ours: str) -> Callable[[Record], float | None]:
@@ -99,56 +96,60 @@ def versus_cell(comparison: Comparison | None, parts: int) -> Cell:
     said = {"▲": "significantly more", "▼": "significantly less", "≈": "no significant difference", "": "not judged"}[
         sign
     ]
-    text = f"{sign} {words.points(c.difference)} {words.interval(c) if c.judged else ''}".strip()
-    below = words.interval(c) if c.judged else f"on {words.count(c.n, 'split')}: too few to judge"
-    html = (
-        f'<span aria-hidden="true">{sign}</span><span class="hidden">{said}</span> {words.points(c.difference)}'
-        f"<br><small>{below}</small>"
+    text = f"{sign} {formatting.points(c.difference)} {formatting.interval(c) if c.judged else ''}".strip()
+    below = formatting.interval(c) if c.judged else f"on {formatting.count(c.n, 'split')}: {_unjudged(c)} to judge"
+    html = Markup('<span aria-hidden="true">{}</span><span class="hidden">{}</span> {}<br><small>{}</small>').format(
+        sign, said, formatting.points(c.difference), below
     )
     values = (100 * c.difference, in_percent(c.low), in_percent(c.high), c.p_worse, c.p_better)
     return Cell(text, values, {"▲": "bad", "▼": "good"}.get(sign, ""), html)
 
 
-def marks(cell: Against) -> tuple[bool | None, bool]:
+def marks(cell: AgainstFull) -> tuple[bool | None, bool]:
     """Not significantly worse, within the margin: for spreadsheets."""
     return None if cell.comparison.worse is None else cell.not_worse, cell.within
 
 
-def _margin(cell: Against) -> str:
+def _margin(cell: AgainstFull) -> str:
     return f"{100 * margin(cell.full):g}"
 
 
-def grade(cell: Against) -> str:
+def grade(cell: AgainstFull) -> str:
     """The colour of a verdict; none where there is none."""
-    return "" if cell.comparison.worse is None else "good" if cell.not_worse and cell.within else "bad"
+    return "" if cell.comparison.worse is None else "good" if cell.held else "bad"
 
 
-def signs(cell: Against) -> str:
-    """✓ or ✗, ≤ or >: for those who see them; where there are too few splits, that there are."""
+def signs(cell: AgainstFull) -> str:
+    """✓ or ✗, ≤ or >: for those who see them; where nothing can be told, why."""
     if cell.comparison.worse is None:
-        return "too few splits"
+        return _unjudged(cell.comparison)
     return f"{'✓' if cell.not_worse else '✗'} {'≤' if cell.within else '>'} {_margin(cell)}"
 
 
-def signs_html(cell: Against) -> str:
+def _unjudged(comparison: Comparison) -> str:
+    return "too few splits" if comparison.n < LEAST_SPLITS else "splits too unlike"
+
+
+def signs_html(cell: AgainstFull) -> Markup:
     """The signs, and in words for those who hear the page."""
-    return f'<span aria-hidden="true" class="signs">{signs(cell)}</span><span class="hidden">{verdict(cell)}</span>'
+    both = Markup('<span aria-hidden="true" class="signs">{}</span><span class="hidden">{}</span>')
+    return both.format(signs(cell), verdict(cell))
 
 
-def verdict(cell: Against) -> str:
+def verdict(cell: AgainstFull) -> str:
     """The signs in words."""
     if cell.comparison.worse is None:
-        return "too few splits to judge"
+        return f"{_unjudged(cell.comparison)} to judge"
     tested = "✗ worse" if cell.comparison.worse else "✓ not worse"
     return f"{tested}, {'within' if cell.within else 'beyond'} {_margin(cell)}"
 
 
-def reach_of(cells: list[Against]) -> float:
+def reach_of(cells: list[AgainstFull]) -> float:
     """How far from zero the intervals go."""
     return max((abs(end) for cell in cells for end in (cell.comparison.difference, *_ends(cell))), default=0.0)
 
 
-def _ends(cell: Against) -> tuple[float, float]:
+def _ends(cell: AgainstFull) -> tuple[float, float]:
     """The interval; where there are too few splits for one, just the difference."""
     c = cell.comparison
     if c.low is None or c.high is None or not c.judged:
@@ -156,7 +157,7 @@ def _ends(cell: Against) -> tuple[float, float]:
     return c.low, c.high
 
 
-def whisker(cell: Against, reach: float) -> str:
+def whisker(cell: AgainstFull, reach: float) -> Markup:
     """A small drawing of the interval: zero in the middle, the margin shaded."""
     c, half = cell.comparison, 68
     reach = max(reach, 1.2 * margin(cell.full))
@@ -164,12 +165,21 @@ def whisker(cell: Against, reach: float) -> str:
     def x(value: float) -> str:
         return f"{70 + half * value / reach:.1f}"
 
-    edge = float(x(margin(cell.full)))
-    low, high = _ends(cell)
-    text = f"{words.points(c.difference)} {words.interval(c)}"
-    return (
-        f'<svg class="whisker" viewBox="0 0 140 20" role="img" aria-label="{text}">'
-        f'<rect x="2" y="1" width="{edge - 2:.1f}" height="18" class="margin"/><path d="M70 1V19" class="zero"/>'
-        f'<path d="M{x(low)} 10H{x(high)}M{x(low)} 6V14M{x(high)} 6V14" class="reach"/>'
-        f'<circle cx="{x(c.difference)}" cy="10" r="4"/></svg>'
+    low, high = (x(end) for end in _ends(cell))
+    return element(
+        "svg",
+        element("rect", x=2, y=1, width=f"{float(x(margin(cell.full))) - 2:.1f}", height=18, class_="margin"),
+        element("path", d="M70 1V19", class_="zero"),
+        element("path", d=f"M{low} 10H{high}M{low} 6V14M{high} 6V14", class_="reach"),
+        element("circle", cx=x(c.difference), cy=10, r=4),
+        class_="whisker",
+        viewBox="0 0 140 20",
+        role="img",
+        aria_label=f"{formatting.points(c.difference)} {formatting.interval(c)}",
     )
+
+
+def kept_text(case: Case, method: str, ratio: float | None) -> str:
+    """How many points a model keeps, and their share of the training set."""
+    size, share = case.summary(method, ratio, lambda record: record.n_prototypes), case.share(method, ratio)
+    return f"{size.mean:,.0f} ({formatting.percent(share)} %)" if size and share else formatting.MISSING

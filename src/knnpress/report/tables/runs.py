@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from knnpress.report import words
+from knnpress.report import formatting
 from knnpress.report.analysis import Case
 from knnpress.report.looks import title_of
-from knnpress.report.records import Record
+from knnpress.report.read import Record
 from knnpress.report.statistics import Summary
 from knnpress.report.table import Cell, Column, Table
-from knnpress.report.tables.cells import mean_std
+from knnpress.report.tables.parts import mean_std
 
 __all__ = ["everything", "failures", "settings"]
 
@@ -104,4 +104,4 @@ def everything(cases: dict[str, list[Case]]) -> Table:
 
 
 def _mean_text(summary: Summary | None) -> str:
-    return words.MISSING if summary is None else f"{summary.mean:.4g}"
+    return formatting.MISSING if summary is None else f"{summary.mean:.4g}"

@@ -12,10 +12,12 @@ from knnpress.export.js import js_source
 from knnpress.export.tables import exported
 from knnpress.files import file_stem, read_npz
 from knnpress.model_file import load
-from knnpress.report.drawing import DRAWN_PIXELS
 from knnpress.typing import Array
 
 __all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
+
+
+_DRAWN_PIXELS = 64  # of the 8 x 8 grid that a drawing on the page is reduced to
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def _script(path: Path, notices: list[str]) -> str:
     except Exception as error:  # the model may be of any kind, and the file broken in any way
         notices.append(f"exhibits/{path.name} cannot be read ({type(error).__name__}), so there is nothing to draw on")
         return ""
-    return js_source(facts) if facts.point_size == DRAWN_PIXELS else ""
+    return js_source(facts) if facts.point_size == _DRAWN_PIXELS else ""
 
 
 def _number(value: object) -> float | None:
