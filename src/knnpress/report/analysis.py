@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from knnpress.experiments.records import Record
 from knnpress.report.looks import OURS, is_full, method_order
-from knnpress.report.read import DataSet, Record, Results
+from knnpress.report.read import DataSet, Results
 from knnpress.report.statistics import Comparison, Pooled, Summary, compare, pool, summarize
 
 __all__ = ["AgainstFull", "Case", "Verdict", "cases_of", "judge", "margin"]
@@ -95,7 +96,8 @@ class Case:
     def pooled(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Pooled | None:
         """One (method, ratio) against another on each test point; None where the records do not name the points."""
         wrong = [
-            {r.split: r.wrong_rows for r in self.records(*one) if r.wrong_rows is not None} for one in (first, second)
+            {r.split: {*r.wrong_rows} for r in self.records(*one) if r.wrong_rows is not None}
+            for one in (first, second)
         ]
         splits = sorted(wrong[0].keys() & wrong[1].keys())
         if not splits or len(splits) < len({record.split for record in self.records(*first)}):

@@ -131,7 +131,7 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
     names, values = list(ranks.ranks), list(ranks.ranks.values())
     k = len(names)
     narrow = width < 500
-    box = Box(14 if narrow else 210, 58, width - (14 if narrow else 210), 0)
+    box = Box(14 if narrow else 210, 66, width - (14 if narrow else 210), 0)
 
     def x(rank: float) -> float:
         return box.left + (rank - 1) / max(k - 1, 1) * (box.right - box.left)
@@ -141,8 +141,8 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
         parts.append(element("path", d=f"M{x(rank):.1f} {box.top}v-6", stroke="var(--ink)"))
         parts.append(_said(str(rank), x(rank), box.top - 10, 12, fill="var(--soft)"))
     end = min(x(1 + ranks.critical), box.right)
-    parts.append(element("path", d=f"M{x(1):.1f} 18H{end:.1f}M{x(1):.1f} 14v8M{end:.1f} 14v8", stroke="var(--ink)"))
-    parts.append(_said(f"critical difference {ranks.critical:.2f}", end + 8, 22, 12, "start"))
+    parts.append(element("path", d=f"M{x(1):.1f} 26H{end:.1f}M{x(1):.1f} 22v8M{end:.1f} 22v8", stroke="var(--ink)"))
+    parts.append(_said(f"critical difference {ranks.critical:.2f}", x(1), 14, 12, "start"))
     level = box.top + 10
     for first, last in _groups(values, ranks.critical):
         bar = f"M{x(values[first]) - 3:.1f} {level}H{x(values[last]) + 3:.1f}"

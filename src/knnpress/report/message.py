@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from knnpress.experiments.records import Record
 from knnpress.report.analysis import AgainstFull, Case, cells_of
-from knnpress.report.read import Record
 from knnpress.report.statistics import LEAST_SPLITS, Summary
 
 __all__ = ["Message", "message_of"]

@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from knnpress.experiments.records import Record, finite_number
 from knnpress.export.js import js_source
 from knnpress.export.tables import exported
 from knnpress.files import file_stem, read_npz
 from knnpress.model_file import load
 from knnpress.typing import Array
 
-__all__ = ["DataSet", "Exhibit", "Record", "Results", "read_results"]
+__all__ = ["DataSet", "Exhibit", "Results", "read_results"]
 
 
 _DRAWN_PIXELS = 64  # of the 8 x 8 grid that a drawing on the page is reduced to
-
-
-@dataclass(frozen=True)
-class Record:
-    """One run.
-
-    Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own.
-    `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that
-    of all distances. `metric` is what a learned model chose, `wrong_rows` the test points that it got wrong.
-    `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
-    """
-
-    data: str
-    variant: str
-    split: int
-    method: str
-    ratio: float | None
-    n_train: int
-    n_test: int
-    n_prototypes: int | None
-    test_error: float | None
-    train_error: float | None
-    reference_error: float | None
-    train_seconds: float | None
-    train_cpu_seconds: float | None
-    query_seconds: float | None
-    full_query_seconds: float | None
-    full_search_seconds: float | None
-    distance_seconds: float | None
-    full_distance_seconds: float | None
-    metric: str
-    wrong_rows: frozenset[int] | None
-    params: dict[str, Any]
-    versions: dict[str, Any]
-    machine: dict[str, Any]
-    finished: str
-    failure: str | None
 
 
 @dataclass(frozen=True)
@@ -179,7 +142,7 @@ def _read_plan(folder: Path) -> dict[str, Any]:
 def _read_records(path: Path, notices: list[str]) -> list[Record]:
     """The last record of each run, in the order of the file; of a study that was planned twice, the later plan's."""
     lines = path.read_bytes().split(b"\n") if path.is_file() else []
-    found: dict[str, tuple[object, Record]] = {}
+    found: dict[str, Record] = {}
     strange: list[int] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -188,79 +151,19 @@ def _read_records(path: Path, notices: list[str]) -> list[Record]:
             raw = json.loads(line)
             if raw.get("kind", "run") != "run":  # older ones hold what was tuned before
                 continue
-            found[str(raw.get("id", number))] = raw.get("plan"), _record(raw)
+            record = Record.from_json(raw)
+            found[record.id or str(number)] = record
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             strange.append(number)
     if strange:
         shown = ", ".join(map(str, strange[:5])) + (", …" if len(strange) > 5 else "")
         notices.append(f"{path.name}: left out {len(strange)} broken line{'s' * (len(strange) > 1)} ({shown})")
-    plans = {(record.data, record.variant): plan for plan, record in found.values()}
-    kept = [record for plan, record in found.values() if plan == plans[record.data, record.variant]]
+    plans = {(record.data, record.variant): record.plan for record in found.values()}
+    kept = [record for record in found.values() if record.plan == plans[record.data, record.variant]]
     others = len(found) - len(kept)
     if others:
         notices.append(f"{path.name}: left out {others} record{'s' * (others > 1)} of another plan")
     return kept
-
-
-def _record(raw: dict[str, Any]) -> Record:
-    """A record; raises ValueError where a field holds something of another kind than it should."""
-    failure = raw.get("failure")
-    error = _known_number(raw, "test_error")
-    if failure is None and (error is None or not 0 <= error <= 1):
-        raise ValueError("no test error")
-    split = _known_count(raw, "split")
-    if split is None or not isinstance(raw["data"], str) or not isinstance(raw["method"], str):
-        raise ValueError("no split, data or method")
-    seconds = ("train_seconds", "train_cpu_seconds", "query_seconds", "full_query_seconds", "full_search_seconds")
-    numbers = ("train_error", "reference_error", *seconds, "distance_seconds", "full_distance_seconds")
-    return Record(
-        data=raw["data"],
-        variant=_text(raw.get("variant")),
-        split=split,
-        method=raw["method"],
-        ratio=_known_number(raw, "ratio"),
-        n_train=_known_count(raw, "n_train") or 0,
-        n_test=_known_count(raw, "n_test") or 0,
-        n_prototypes=_known_count(raw, "n_prototypes"),
-        test_error=None if failure is not None else error,
-        **{name: _known_number(raw, name) for name in numbers},
-        metric=_text(_mapping(raw.get("chosen")).get("metric")),
-        wrong_rows=_known_rows(raw.get("wrong_rows")),
-        params=_known_mapping(raw, "params"),
-        versions=_known_mapping(raw, "versions"),
-        machine=_known_mapping(raw, "machine"),
-        finished=_text(raw.get("finished")),
-        failure=None if failure is None else str(failure),
-    )
-
-
-def _known_number(raw: dict[str, Any], name: str) -> float | None:
-    """A number, or None where there is none; anything else is an error."""
-    number = _number(raw.get(name))
-    if number is None and raw.get(name) is not None:
-        raise ValueError(f"{name} is no number")
-    return number
-
-
-def _known_count(raw: dict[str, Any], name: str) -> int | None:
-    number = _known_number(raw, name)
-    if number is not None and number != int(number):
-        raise ValueError(f"{name} is no whole number")
-    return None if number is None else int(number)
-
-
-def _known_rows(rows: object) -> frozenset[int] | None:
-    if rows is None:
-        return None
-    if not isinstance(rows, list) or not all(type(row) is int for row in rows):
-        raise ValueError("wrong_rows is no list of rows")
-    return frozenset(rows)
-
-
-def _known_mapping(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    if not isinstance(raw.get(name, {}), dict):
-        raise ValueError(f"{name} is no table")
-    return _mapping(raw.get(name))
 
 
 def _data_set(name: str, about: object) -> DataSet:
@@ -268,7 +171,7 @@ def _data_set(name: str, about: object) -> DataSet:
     text = {key: _text(raw.get(key)) for key in ("title", "kind", "protocol", "features", "citation", "geometry")}
     count = {key: raw[key] if isinstance(raw.get(key), int) else None for key in ("n", "dims", "n_classes")}
     known: dict[str, Any] = {**text, **count, "title": text["title"] or name}
-    ratios = tuple(number for ratio in _items(raw.get("ratios")) if (number := _number(ratio)) is not None)
+    ratios = tuple(number for ratio in _items(raw.get("ratios")) if (number := finite_number(ratio)) is not None)
     return DataSet(name, **known, class_names=tuple(map(str, _items(raw.get("class_names")))), ratios=ratios)
 
 
@@ -288,7 +191,9 @@ def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
         notices.append(f"exhibits/{about.name} is no JSON and was left out")
         facts = {}
     script = _script(folder / f"{stem}.knnp", notices)
-    return Exhibit(arrays, _text(facts.get("method")), _number(facts.get("ratio")), _text(facts.get("map")), script)
+    return Exhibit(
+        arrays, _text(facts.get("method")), finite_number(facts.get("ratio")), _text(facts.get("map")), script
+    )
 
 
 def _script(path: Path, notices: list[str]) -> str:
@@ -301,16 +206,6 @@ def _script(path: Path, notices: list[str]) -> str:
         notices.append(f"exhibits/{path.name} cannot be read ({type(error).__name__}), so there is nothing to draw on")
         return ""
     return js_source(facts) if facts.point_size == _DRAWN_PIXELS else ""
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _text(value: object) -> str:

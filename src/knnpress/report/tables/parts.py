@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from markupsafe import Markup
 
+from knnpress.experiments.records import Record
 from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, margin
-from knnpress.report.read import Record
 from knnpress.report.statistics import LEAST_SPLITS, Comparison, Summary
 from knnpress.report.svg import element
 from knnpress.report.table import Cell

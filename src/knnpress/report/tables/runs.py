@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from knnpress.experiments.records import Record
 from knnpress.report import formatting
 from knnpress.report.analysis import Case
 from knnpress.report.looks import title_of
-from knnpress.report.read import Record
 from knnpress.report.statistics import Summary
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import mean_std
