@@ -8,6 +8,7 @@ import synthetic
 
 from knnpress.report.analysis import cases_of, cells_of, judge
 from knnpress.report.curves import alt_text, curves_of
+from knnpress.report.findings import findings_of
 from knnpress.report.looks import FAMILIES, common_name, family_of, looks
 from knnpress.report.paper import PAPER
 from knnpress.report.read import read_results
@@ -59,7 +60,7 @@ def test_verdict(tmp_path, full, ours, not_worse, within):
     lines = [run("full", split, error) for split, error in enumerate(full)]
     lines += [run("SCC", split, error, 0.02) for split, error in enumerate(ours)]
     results = read(tmp_path, lines)
-    verdict = judge(cases_of(results), results.planned)
+    verdict = judge(cases_of(results)["things"], results.planned)
     assert (verdict.not_worse, verdict.within, verdict.held) == (not_worse, within, not_worse and within)
     assert verdict.sentence() == (
         f"Held in {int(not_worse and within)} of 1 cell (1 of the plan's 2 cells are here). A cell is one data set at "
@@ -71,7 +72,7 @@ def test_verdict(tmp_path, full, ours, not_worse, within):
 
 def test_a_single_split_is_not_called_good(tmp_path):
     results = read(tmp_path, [run("full", 0, 0.03), run("SCC", 0, 0.01, 0.02)])
-    verdict = judge(cases_of(results), results.planned)
+    verdict = judge(cases_of(results)["things"], results.planned)
     assert (verdict.not_worse, verdict.within, verdict.held) == (0, 1, 0)
     assert "1 could not be judged: too few splits, or too unlike" in verdict.sentence()
 
@@ -81,7 +82,7 @@ def test_a_few_splits_get_no_tick(tmp_path, n):
     """Even a difference that is the same on each of them."""
     lines = [run("full", split, 0.03) for split in range(n)] + [run("SCC", split, 0.01, 0.02) for split in range(n)]
     cases = cases_of(read(tmp_path, lines))
-    assert judge(cases).held == 0
+    assert judge(cases["things"]).held == 0
     (table,) = overviews(cases)
     (row,) = table.groups[0][1]
     assert row[2].text.endswith("too few splits")
@@ -112,16 +113,6 @@ def test_data_sets_that_share_a_size_share_a_table(tmp_path):
     assert first.groups[0][1][1][2].text == "–"
 
 
-def test_lost_comparisons_with_others_of_the_same_size_are_named(tmp_path):
-    lines = [run("SCC", split, 0.05 + 0.001 * split, 0.02) for split in range(4)]
-    lines += [run("Reduced", split, 0.01 + 0.002 * split, 0.02) for split in range(4)]
-    lines += [run("Subsample", split, 0.2 + 0.002 * split, 0.02) for split in range(4)]
-    lines += [run("MDM", split, 0.001) for split in range(4)]  # of another size
-    verdict = judge(cases_of(read(tmp_path, lines)))
-    assert verdict.rivals == 2
-    assert [(method, ratio) for _, method, ratio, _ in verdict.lost] == [("Reduced", 0.02)]
-
-
 def test_variants_are_kept_apart_and_do_not_count(tmp_path):
     lines = [run("full", s, e, variant=v) for v in ("noise", "") for s, e in enumerate(FULL)]
     lines += [run("SCC", s, e, 0.02, variant="noise") for s, e in enumerate(FULL)]
@@ -129,7 +120,7 @@ def test_variants_are_kept_apart_and_do_not_count(tmp_path):
     assert (plain.variant, noise.variant) == ("", "noise")
     assert cells_of(plain) == []
     assert len(cells_of(noise)) == 1
-    assert judge({"things": [plain, noise]}).cells == []
+    assert findings_of(read_results(tmp_path / "results")).verdict.cells == []
 
 
 def test_what_cannot_be_read_is_left_out_and_said(tmp_path):

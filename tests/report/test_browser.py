@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import synthetic
 
+from knnpress.report.findings import findings_of
 from knnpress.report.page import make_page
 from knnpress.report.read import read_results
 
@@ -19,7 +20,7 @@ def address(tmp_path_factory):
     """The page of a results folder with everything, on the file system."""
     folder = tmp_path_factory.mktemp("page")
     path = folder / "report with spaces.html"
-    path.write_text(make_page(read_results(synthetic.whole(folder / "results"))), encoding="utf-8")
+    path.write_text(make_page(findings_of(read_results(synthetic.whole(folder / "results")))), encoding="utf-8")
     return path.as_uri()
 
 
@@ -28,7 +29,7 @@ def few(tmp_path_factory):
     """The page of one data set."""
     folder = tmp_path_factory.mktemp("few")
     path = folder / "report.html"
-    path.write_text(make_page(read_results(synthetic.small(folder / "results"))), encoding="utf-8")
+    path.write_text(make_page(findings_of(read_results(synthetic.small(folder / "results")))), encoding="utf-8")
     return path.as_uri()
 
 

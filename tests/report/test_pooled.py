@@ -5,17 +5,17 @@ import pytest
 import synthetic
 from scipy import stats
 
-from knnpress.report.analysis import cases_of
-from knnpress.report.fronts import front, points_of, sentences, wins_of
+from knnpress.report.findings import findings_of
+from knnpress.report.fronts import front, points_of, sentences
 from knnpress.report.headline import fronts, ranks_figure
 from knnpress.report.pooled import rank_methods, signed_rank
 from knnpress.report.read import read_results
 from knnpress.report.tables import others_win, ranks_table
 
 
-def cases(tmp_path, lines):
+def found(tmp_path, lines):
     plan = {"title": "T", "fingerprint": synthetic.PLAN, "data": {}}
-    return cases_of(read_results(synthetic.write(tmp_path / "results", plan, lines)))
+    return findings_of(read_results(synthetic.write(tmp_path / "results", plan, lines)))
 
 
 def runs(data, errors, ratio=None, splits=4, **more):
@@ -42,7 +42,7 @@ def test_points_are_in_per_cent_and_those_of_other_queries_are_left_out(tmp_path
     lines = runs("d", {"full": 0.1}) + runs("d", {"SCC": 0.05}, 0.02, n_prototypes=15)
     lines += runs("d", {"tangent space + LR": 0.04}, n_prototypes=None)
     lines += runs("d", {"full EMD": 0.01}, n_test=300) + runs("d", {"full AIRM": 0.01}, splits=1)
-    (case,) = cases(tmp_path, lines)["d"]
+    (case,) = found(tmp_path, lines).plain
     points = {point.method: point for point in points_of(case)}
     assert set(points) == {"full", "SCC", "tangent space + LR"}
     assert points["SCC"].share == pytest.approx(1.5)
@@ -54,18 +54,15 @@ def test_points_are_in_per_cent_and_those_of_other_queries_are_left_out(tmp_path
 def test_where_others_win_the_worst_comes_first(tmp_path):
     lines = runs("a", {"full": 0.10}) + runs("a", {"SCC": 0.12, "Reduced": 0.3}, 0.02)
     lines += runs("b", {"full": 0.30}) + runs("b", {"SHC": 0.28, "Reduced": 0.20}, 0.1)
-    found = cases(tmp_path, lines)
-    assert [(win.method, win.its_ratio) for some in found.values() for win in wins_of(some[0])] == [
-        ("full", None),
-        ("Reduced", 0.1),
-    ]
-    rows = others_win(found).groups[0][1]
+    wins = found(tmp_path, lines).wins
+    assert [(win.method, win.its_ratio) for win in wins] == [("full", None), ("Reduced", 0.1)]
+    rows = others_win(wins).groups[0][1]
     assert [[row[0].values[0], row[2].text, row[3].text] for row in rows] == [
         ["b", "Reduced", "−8.00"],
         ["a", "full 1-NN", "−2.00"],
     ]
     assert rows[1][5].text.endswith("(100.0 %)")
-    said = sentences(found)
+    said = sentences(found(tmp_path, lines).plain)
     assert said[0].startswith("In 1 of 2 cells")  # the full set keeps more points, Reduced no more
     assert "and in 1 of 2 none that answers as fast" in said[0]
 
@@ -74,10 +71,10 @@ def test_a_winner_without_points_counts_as_small(tmp_path):
     lines = runs("a", {"full": 0.2}) + runs("a", {"SCC": 0.12}, 0.02)
     lines += runs("a", {"SPDNet": 0.05}, n_prototypes=None)
     lines += runs("b", {"full": 0.2}) + runs("b", {"SCC": 0.12}, 0.02)
-    assert sentences(cases(tmp_path, lines))[0].startswith("In 1 of 2 cells")
+    assert sentences(found(tmp_path, lines).plain)[0].startswith("In 1 of 2 cells")
 
 
-def many(tmp_path, n=6, seed=1):
+def many(n=6, seed=1):
     """Data sets with methods that were tried on all, and one that was not; names of ours differ."""
     rng = np.random.default_rng(seed)
     scores, lines = [], []
@@ -89,12 +86,12 @@ def many(tmp_path, n=6, seed=1):
             lines += runs(f"data {k}", {"SHC" if k % 2 else "SCC": errors[0]}, ratio)
             lines += runs(f"data {k}", {"Reduced": errors[2], "Subsample": errors[3]}, ratio)
     lines += runs("data 0", {"MDM": 0.5})
-    return cases(tmp_path, lines), np.array(scores)
+    return lines, np.array(scores)
 
 
 def test_mean_ranks_are_scipys_and_the_critical_difference_is_demsars(tmp_path):
-    found, scores = many(tmp_path)
-    ranks = rank_methods(found)
+    lines, scores = many()
+    ranks = found(tmp_path, lines).ranks
     mean = stats.rankdata(scores, axis=1).mean(axis=0)
     names = ["ours", "full 1-NN", "Reduced", "Subsample"]
     assert ranks.ranks == pytest.approx(dict(zip(names, mean, strict=True)))
@@ -105,16 +102,17 @@ def test_mean_ranks_are_scipys_and_the_critical_difference_is_demsars(tmp_path):
 
 
 def test_data_sets_without_most_methods_are_left_out(tmp_path):
-    found, _ = many(tmp_path, 4)
-    more = cases(tmp_path / "more", runs("lonely", {"SCC": 0.1}, 0.02) + runs("lonely", {"full": 0.1}))
-    ranks = rank_methods(found | more)
+    lines, _ = many(4)
+    ranks = found(tmp_path, lines + runs("lonely", {"SCC": 0.1}, 0.02) + runs("lonely", {"full": 0.1})).ranks
     assert len(ranks.data) == 4
     assert set(ranks.absent) == {"lonely", "MDM"}
 
 
 def test_few_data_sets_are_not_ranked(tmp_path):
-    found, _ = many(tmp_path, 2)
-    assert rank_methods(found) is None
+    lines, _ = many(2)
+    findings = found(tmp_path, lines)
+    assert rank_methods(findings.plain) is None
+    assert not findings.begins_with_all
 
 
 def test_signed_ranks_know_what_is_clear_and_what_is_not():
@@ -130,8 +128,8 @@ def test_signed_ranks_know_what_is_clear_and_what_is_not():
 
 
 def test_the_tables_of_ranks_are_in_order(tmp_path):
-    found, _ = many(tmp_path)
-    rows = ranks_table(rank_methods(found)).groups[0][1]
+    lines, _ = many()
+    rows = ranks_table(found(tmp_path, lines).ranks).groups[0][1]
     ranks = [row[1].values[0] for row in rows]
     assert ranks == sorted(ranks)
     assert [row[3].text for row in rows if row[0].text == "ours"] == ["–"]
@@ -139,11 +137,11 @@ def test_the_tables_of_ranks_are_in_order(tmp_path):
 
 @pytest.mark.parametrize("width", [346, 860])
 def test_figures_have_a_panel_for_each_data_set_and_tell_values(tmp_path, width):
-    found, _ = many(tmp_path)
-    drawn = fronts([some[0] for some in found.values()], width)
+    findings = found(tmp_path, many()[0])
+    drawn = fronts(findings.plain, width)
     for k in range(6):
         assert drawn.count(f">data {k}</text>") == 2  # against size, against time
     assert drawn.count("<title>full 1-NN: ") == 2 * 6
-    ranks = ranks_figure(rank_methods(found), width)
+    ranks = ranks_figure(findings.ranks, width)
     assert "Mean ranks over 6 data sets: " in ranks
     assert ranks.count("critical difference") == 1

@@ -271,6 +271,7 @@ def test_any_part_may_be_missing(tmp_path):
     lines = synthetic.records("things", 3.0, "covariance", (0.02,), splits=2)
     plan = {"fingerprint": synthetic.PLAN, "data": {}}
     folder = synthetic.write(tmp_path / "r", plan, lines)
+    from knnpress.report.findings import findings_of
     from knnpress.report.page import make_page
     from knnpress.report.read import read_results
 
@@ -280,7 +281,7 @@ def test_any_part_may_be_missing(tmp_path):
             if instead is not None:
                 arrays[name] = instead
             synthetic.write(folder, plan, lines, {"things": (arrays, facts)})
-            Page(make_page(read_results(folder)))
+            Page(make_page(findings_of(read_results(folder))))
 
 
 @pytest.mark.parametrize("methods", [["full"], ["SCC"], ["MDM"], ["Subsample"], ["full", "SCC"], ["something new"]])

@@ -10,7 +10,11 @@ from knnpress.report.looks import OURS, is_full, method_order
 from knnpress.report.read import DataSet, Results
 from knnpress.report.statistics import Comparison, Pooled, Summary, compare, pool, summarize
 
-__all__ = ["AgainstFull", "Case", "Verdict", "cases_of", "judge", "margin"]
+__all__ = ["AgainstFull", "Case", "Sized", "Verdict", "cases_of", "judge", "margin"]
+
+
+#: A method and the size that was asked for; None: a size of its own, or none
+Sized = tuple[str, float | None]
 
 
 class Case:
@@ -36,6 +40,7 @@ class Case:
         runs = self._runs.values()
         self._most_splits = max((len({record.split for record in found}) for found in runs), default=0)
         self._most_queries = max((record.n_test for found in runs for record in found), default=0)
+        self._comparisons: dict[tuple[Sized, Sized], Comparison | None] = {}
         self.ours = next((method for method in OURS if method in self.methods), None)
 
     def records(self, method: str, ratio: float | None) -> list[Record]:
@@ -83,8 +88,13 @@ class Case:
         share = self.share(method, ratio)
         return share if share is not None and share < 0.9 * ratio else None
 
-    def compare(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Comparison | None:
+    def compare(self, first: Sized, second: Sized) -> Comparison | None:
         """The error of one (method, ratio) minus that of another, on the splits that both have."""
+        if (first, second) not in self._comparisons:
+            self._comparisons[first, second] = self._compare(first, second)
+        return self._comparisons[first, second]
+
+    def _compare(self, first: Sized, second: Sized) -> Comparison | None:
         errors = [self.per_split(*one, lambda record: record.test_error) for one in (first, second)]
         splits = [split for split in errors[0] if split in errors[1]]
         if not splits:
@@ -93,7 +103,7 @@ class Case:
         share = summarize(shares).mean if shares else 1.0
         return compare([errors[0][s] for s in splits], [errors[1][s] for s in splits], share)
 
-    def pooled(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Pooled | None:
+    def pooled(self, first: Sized, second: Sized) -> Pooled | None:
         """One (method, ratio) against another on each test point; None where the records do not name the points."""
         wrong = [
             {r.split: {*r.wrong_rows} for r in self.records(*one) if r.wrong_rows is not None}
@@ -133,23 +143,17 @@ class AgainstFull:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How ours fares against the full set, and against others of the same size.
+    """How ours fares against the full set.
 
     Attributes
     ----------
     cells : list of AgainstFull
     planned : int
         Cells that the plan has.
-    rivals : int
-        Comparisons with baselines of the same size.
-    lost : list of (Case, str, float, Comparison)
-        Those in which ours is significantly worse.
     """
 
     cells: list[AgainstFull]
     planned: int
-    rivals: int
-    lost: list[tuple[Case, str, float, Comparison]]
 
     @property
     def not_worse(self) -> int:
@@ -215,16 +219,6 @@ def rivals_of(case: Case) -> list[str]:
     return [method for method in case.methods if method != case.ours and not is_full(method) and case.sized(method)]
 
 
-def judge(cases: dict[str, list[Case]], planned: int = 0) -> Verdict:
-    """Count over the plain case of each data set."""
-    plain = [case for some in cases.values() for case in some if case.variant == ""]
-    rivals, lost = 0, []
-    for case in plain:
-        for method in rivals_of(case) if case.ours else ():
-            for ratio in case.ratios:
-                comparison = case.compare((str(case.ours), ratio), (method, ratio))
-                if comparison is not None and comparison.worse is not None:
-                    rivals += 1
-                    if comparison.worse:
-                        lost.append((case, method, ratio, comparison))
-    return Verdict([cell for case in plain for cell in cells_of(case)], planned, rivals, lost)
+def judge(plain: list[Case], planned: int = 0) -> Verdict:
+    """Count the cells of all data sets, each as the plan has it."""
+    return Verdict([cell for case in plain for cell in cells_of(case)], planned)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from knnpress.report import formatting
-from knnpress.report.analysis import Case, cells_of
+from knnpress.report.analysis import Case, Sized, cells_of
 from knnpress.report.looks import family_of, title_of
 from knnpress.report.statistics import Comparison
 
@@ -79,16 +79,16 @@ def wins_of(case: Case) -> list[Win]:
     return found
 
 
-def _others(case: Case, ratio: float) -> Iterator[tuple[str, float | None]]:
+def _others(case: Case, ratio: float) -> Iterator[Sized]:
     """All but ours at a size, and those without sizes."""
     for method in case.methods:
         if method != case.ours:
             yield from ((method, one) for one in (ratio, None) if case.comparable(method, one))
 
 
-def sentences(cases: dict[str, list[Case]]) -> list[str]:
+def sentences(plain: list[Case]) -> list[str]:
     """What the fronts say, in a sentence or two."""
-    cells = [cell for some in cases.values() if not some[0].variant for cell in cells_of(some[0])]
+    cells = [cell for case in plain for cell in cells_of(case)]
     judged = [cell for cell in cells if cell.comparison.judged]
     said = []
     if judged:
@@ -120,12 +120,12 @@ def sentences(cases: dict[str, list[Case]]) -> list[str]:
     return said
 
 
-def _seconds(case: Case, one: tuple[str, float | None]) -> float | None:
+def _seconds(case: Case, one: Sized) -> float | None:
     query = case.summary(*one, lambda record: record.query_seconds)
     return query.mean if query else None
 
 
-def _no_larger(case: Case, one: tuple[str, float | None], ours: tuple[str, float | None]) -> bool:
+def _no_larger(case: Case, one: Sized, ours: Sized) -> bool:
     share = case.share(*one)
     return share is None or _at_most(share, case.share(*ours))
 

@@ -14,10 +14,8 @@ from knnpress.report.looks import FAMILIES, common_name
 from knnpress.report.pooled import Ranks
 from knnpress.report.svg import element, marker, swatch_marks
 
-__all__ = ["MANY", "fronts", "ranks_figure"]
+__all__ = ["fronts", "ranks_figure"]
 
-#: Data sets from which on a report begins with all of them
-MANY = 3
 _PANEL = 168  # pixels, across and down
 _COSTS: dict[str, tuple[str, Callable[[Point], float | None]]] = {
     "size": ("Error against size: test error in %, share of the training set kept in %", lambda point: point.share),

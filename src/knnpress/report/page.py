@@ -13,14 +13,14 @@ from markupsafe import Markup
 from knnpress.html import render
 from knnpress.pictures import heat, image_tag
 from knnpress.report import charts, formatting, headline, tables
-from knnpress.report.analysis import Case, Verdict, cases_of, judge
+from knnpress.report.analysis import Case, Verdict
 from knnpress.report.curves import curves_of
 from knnpress.report.exhibits import confusion_of, gallery_of, map_of, montage_of, suspects_of
-from knnpress.report.fronts import sentences
+from knnpress.report.findings import Findings
 from knnpress.report.looks import LONG_NAMES, method_words, palette_css, title_of
-from knnpress.report.message import message_of
+from knnpress.report.message import Message
 from knnpress.report.paper import CITATION, PAPER
-from knnpress.report.pooled import Ranks, rank_methods
+from knnpress.report.pooled import Ranks
 from knnpress.report.read import DataSet, Exhibit, Results
 from knnpress.report.statistics import LEAST_SPLITS, WIDEST
 from knnpress.report.svg import element, swatch
@@ -33,23 +33,26 @@ _MOST_CLASSES = 20  # beyond which a confusion matrix is a picture
 _MOST_ROWS = 12  # beyond which a table is folded
 
 
-def make_page(results: Results, images: bool = True) -> str:
+def make_page(found: Findings, images: bool = True) -> str:
     """The report as HTML.
 
     Parameters
     ----------
-    results : Results
+    found : Findings
     images : bool
         Whether to show images of the data.
     """
-    cases = cases_of(results)
+    results, cases = found.results, found.cases
     drawn = next((name for name in cases if results.exhibits[name].script), None)  # one page, one drawing box
-    sections = [_section(some, results.exhibits[name], images, name == drawn) for name, some in cases.items()]
+    sections = [
+        _section(some, found.messages.get(name), results.exhibits[name], images, name == drawn)
+        for name, some in cases.items()
+    ]
     scripts = [("", _file("page.js"))]
     if drawn is not None:
         scripts.append((Markup(' type="module"'), results.exhibits[drawn].script + _file("drawing.js")))
     hashes = " ".join(f"'sha256-{_digest(script)}'" for _, script in scripts)
-    overall = _overall(cases, judge(cases, results.planned))
+    overall = _overall(found)
     titles = [(_anchor(name), some[0].data.title) for name, some in cases.items()]
     summary = [("summary", "All data sets")]
     return render(
@@ -84,24 +87,22 @@ def _anchor(name: str) -> str:
     )
 
 
-def _overall(cases: dict[str, list[Case]], verdict: Verdict) -> dict[str, Any]:
+def _overall(findings: Findings) -> dict[str, Any]:
     """All data sets together; `first` where there are so many that the page begins with them."""
-    plain = [some[0] for some in cases.values() if not some[0].variant and some[0].methods]
-    first = len(plain) >= headline.MANY
-    ranks = rank_methods(cases) if first else None
-    wins = tables.others_win(cases)
+    cases, plain, first, ranks = findings.cases, findings.plain, findings.begins_with_all, findings.ranks
+    wins = tables.others_win(findings.wins)
     folded = [tables.speed_ups(cases), tables.training_times(cases)]
     shown = [as_html(table) for table in tables.overviews(cases)]
     shown += [as_html(table, fold=True) for table in folded if table]
     found: dict[str, Any] = {
         "first": first,
-        "verdict": " ".join([verdict.sentence(), *([] if wins else _nobody(verdict))]),
+        "verdict": " ".join([findings.verdict.sentence(), *([] if wins else _nobody(findings.verdict))]),
         "wins": as_html(wins, fold=len(wins.groups[0][1]) > _MOST_ROWS) if wins else "",
         "tables": shown,
         "ranks": None,
     }
     if first:
-        found["sentences"] = sentences(cases)
+        found["sentences"] = findings.sentences
         found["fronts"] = {name: headline.fronts(plain, width) for name, width in (("wide", 1040), ("narrow", 346))}
     if ranks is not None:
         found["ranks"] = {
@@ -134,7 +135,9 @@ def _p(p: float) -> str:
     return text if text.startswith("<") else f"= {text}"
 
 
-def _section(cases: list[Case], exhibit: Exhibit, images: bool, drawing: bool) -> dict[str, Any]:
+def _section(
+    cases: list[Case], message: Message | None, exhibit: Exhibit, images: bool, drawing: bool
+) -> dict[str, Any]:
     """All of one data set."""
     case, data = cases[0], cases[0].data
     what = (title_of(exhibit.method) if exhibit.method else "ours") + (
@@ -148,7 +151,7 @@ def _section(cases: list[Case], exhibit: Exhibit, images: bool, drawing: bool) -
     return {
         "anchor": _anchor(data.name),
         "data": data,
-        "message": message_of(case),
+        "message": message,
         "learned": f"Learned by {case.ours}{LONG_NAMES.get(str(case.ours), '')}.",
         "charts": [_chart(one) for one in cases if one.methods],
         "glossary": [(title_of(method), said) for method, said in known.items() if said],

@@ -64,9 +64,9 @@ class Ranks:
     absent: list[str]
 
 
-def rank_methods(cases: dict[str, list[Case]]) -> Ranks | None:
+def rank_methods(plain: list[Case]) -> Ranks | None:
     """Rank all methods that were tried on the same data sets; None where there are fewer than three of either."""
-    scores = {some[0].data.title: _scores(some[0]) for some in cases.values() if not some[0].variant and some[0].ours}
+    scores = {case.data.title: _scores(case) for case in plain if case.ours}
     titles = sorted(scores, key=lambda title: -len(scores[title]))
     best: tuple[int, list[str], list[str]] = (0, [], [])
     for n in range(_LEAST, len(titles) + 1):  # as many data sets times methods as there can be

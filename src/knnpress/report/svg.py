@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from knnpress.report.looks import PALETTE, Look
 
@@ -36,16 +36,12 @@ def element(name: str, *inside: object, **attributes: object) -> Markup:
     Markup('<text x="3" text-anchor="end">a &lt; b</text>')
     """
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    said = Markup("").join(Markup(' {}="{}"').format(key, _plain(value)) for key, value in given.items())
-    return Markup("<{0}{1}>{2}</{0}>").format(name, said, Markup("").join(map(_text, inside)))
+    said = "".join(f' {key}="{escape(_plain(value))}"' for key, value in given.items())
+    return Markup(f"<{name}{said}>{''.join(map(escape, inside))}</{name}>")
 
 
 def _plain(value: object) -> object:
     return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else str(value)
 
 
 def marker(look: Look, x: float, y: float, hollow: bool = False, said: str = "", scale: float = 1.0) -> Markup:

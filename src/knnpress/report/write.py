@@ -10,12 +10,10 @@ from markupsafe import Markup
 
 from knnpress.files import check_folder, check_output, replacing
 from knnpress.report import charts, headline, tables
-from knnpress.report.analysis import Case, cases_of, cells_of, judge
 from knnpress.report.exhibits import confusion_of, suspects_of
-from knnpress.report.fronts import sentences
-from knnpress.report.message import Message, message_of
+from knnpress.report.findings import Findings, findings_of
+from knnpress.report.message import Message
 from knnpress.report.page import make_page, ranks_said
-from knnpress.report.pooled import rank_methods
 from knnpress.report.read import Results, read_results
 from knnpress.report.svg import as_file
 from knnpress.report.table import Table, as_csv, as_markdown, markdown_text
@@ -76,24 +74,22 @@ def write_report(
     beside = page.with_name(f"{page.stem}_files") if files is None else Path(files)
     check_folder(beside)
     results = read_results(Path(folder))
-    cases = cases_of(results)
-    verdict = judge(cases, results.planned).sentence()
-    _write(page, make_page(results, images))
+    found = findings_of(results)
+    _write(page, make_page(found, images))
     beside.mkdir(parents=True, exist_ok=True)
     names = _file_names(results)
-    all_tables = _tables(results, cases, names)
+    all_tables = _tables(found, names)
     for name, table in all_tables.items():
         _write(beside / f"{name}.csv", as_csv(table))
         _write(beside / f"{name}.md", as_markdown(table))
-    _write(beside / "all.csv", as_csv(tables.everything(cases)))
-    drawn = _figures(cases, names)
+    _write(beside / "all.csv", as_csv(tables.everything(found.cases)))
+    drawn = _figures(found, names)
     for name, drawing in drawn.items():
         _write(beside / f"{name}.svg", drawing)
     _remove_older(beside, names, drawn)
-    _write(beside / "summary.md", _markdown(results, cases, verdict, all_tables, drawn, names))
-    found = {some[0].data.title: message_of(some[0]) for some in cases.values()}
-    messages = {title: message for title, message in found.items() if message is not None}
-    return Written(page, beside, verdict, messages, results.notices)
+    _write(beside / "summary.md", _markdown(found, all_tables, drawn, names))
+    messages = {results.data[name].title: message for name, message in found.messages.items()}
+    return Written(page, beside, found.verdict.sentence(), messages, results.notices)
 
 
 def _write(path: Path, content: str) -> None:
@@ -116,10 +112,11 @@ def _file_names(results: Results) -> dict[str, str]:
     return names
 
 
-def _tables(results: Results, cases: dict[str, list[Case]], names: dict[str, str]) -> dict[str, Table]:
+def _tables(findings: Findings, names: dict[str, str]) -> dict[str, Table]:
     """Every table by the name of its files."""
-    ranks = rank_methods(cases)
-    overall = [*([tables.ranks_table(ranks)] if ranks else []), tables.others_win(cases), *tables.overviews(cases)]
+    cases, results = findings.cases, findings.results
+    overall = [tables.ranks_table(findings.ranks)] if findings.ranks else []
+    overall += [tables.others_win(findings.wins), *tables.overviews(cases)]
     overall += [tables.speed_ups(cases), tables.training_times(cases)]
     found = {table.name: table for table in overall if table}
     for name, some in cases.items():
@@ -140,19 +137,16 @@ def _tables(results: Results, cases: dict[str, list[Case]], names: dict[str, str
     return found | {table.name: table for table in (tables.settings(cases), tables.failures(cases)) if table}
 
 
-def _figures(cases: dict[str, list[Case]], names: dict[str, str]) -> dict[str, str]:
+def _figures(findings: Findings, names: dict[str, str]) -> dict[str, str]:
     """Every figure by the name of its file."""
-    plain = [some[0] for some in cases.values() if not some[0].variant and some[0].methods]
     found: dict[str, Markup] = {}
-    if len(plain) >= headline.MANY:
-        found["headline"] = headline.fronts(plain, 860)
-        ranks = rank_methods(cases)
-        if ranks is not None:
-            found["ranks"] = headline.ranks_figure(ranks)
-    cells = [cell for case in plain for cell in cells_of(case)]
-    if cells:
-        found["overview"] = charts.differences(cells)
-    for name, some in cases.items():
+    if findings.begins_with_all:
+        found["headline"] = headline.fronts(findings.plain, 860)
+    if findings.ranks is not None:
+        found["ranks"] = headline.ranks_figure(findings.ranks)
+    if findings.verdict.cells:
+        found["overview"] = charts.differences(findings.verdict.cells)
+    for name, some in findings.cases.items():
         for k, case in enumerate(case for case in some if case.methods):
             found[f"{names[name]}-curves{f'-{k}' if k else ''}"] = charts.curves(case, 560, key=True)
     return {name: as_file(drawing) for name, drawing in found.items()}
@@ -176,39 +170,26 @@ _CAPTIONS = {
 }
 
 
-def _markdown(
-    results: Results,
-    cases: dict[str, list[Case]],
-    verdict: str,
-    found: dict[str, Table],
-    drawn: dict[str, str],
-    names: dict[str, str],
-) -> str:
+def _markdown(findings: Findings, found: dict[str, Table], drawn: dict[str, str], names: dict[str, str]) -> str:
     """All tables and figures on one page of Markdown, in the order of the page."""
 
     def picture(name: str, title: str) -> list[str]:
         return [f"![{title}]({name}.svg)\n"] if name in drawn else []
 
-    ranks = rank_methods(cases) if "ranks" in drawn else None
+    results, ranks = findings.results, findings.ranks
     parts = [f"# {markdown_text(results.title)}\n", *picture("headline", _CAPTIONS["headline"])]
-    if "headline" in drawn:
-        parts += [f"{markdown_text(said)}\n" for said in sentences(cases)]
-    parts += [f"{markdown_text(verdict)}\n", *picture("ranks", _CAPTIONS["ranks"])]
-    parts += [f"{markdown_text(ranks_said(ranks))}\n"] if ranks else []
+    parts += [f"{markdown_text(said)}\n" for said in (*findings.sentences, findings.verdict.sentence())]
+    parts += [*picture("ranks", _CAPTIONS["ranks"]), f"{markdown_text(ranks_said(ranks))}\n"] if ranks else []
     of_data = {name: f"{stem}-" for name, stem in names.items()}
     overall = [name for name in found if not name.startswith(tuple(of_data.values()))]
     last = {"settings", "failures"}
     for name in overall:
-        if name not in last:
-            parts += (
-                [*picture(name, _CAPTIONS["overview"]), as_markdown(found[name])]
-                if name == "overview"
-                else [as_markdown(found[name])]
-            )
+        parts += picture(name, _CAPTIONS[name]) if name == "overview" else []
+        parts += [] if name in last else [as_markdown(found[name])]
     for name, prefix in of_data.items():
         title = markdown_text(results.data[name].title)
         parts.append(f"## {title}\n")
-        message = message_of(cases[name][0])
+        message = findings.messages.get(name)
         parts += [f"{markdown_text(message.headline)}\n"] if message else []
         for one in drawn:
             if one.startswith(prefix):

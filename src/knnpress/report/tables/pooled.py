@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from knnpress.report import formatting
-from knnpress.report.analysis import Case
-from knnpress.report.fronts import wins_of
+from knnpress.report.fronts import Win
 from knnpress.report.looks import common_name, title_of
 from knnpress.report.pooled import ROPE, Ranks, signed_rank
 from knnpress.report.statistics import summarize
@@ -14,9 +13,8 @@ from knnpress.report.tables.parts import TEST, in_percent, kept_text
 __all__ = ["others_win", "ranks_table"]
 
 
-def others_win(cases: dict[str, list[Case]]) -> Table:
+def others_win(wins: list[Win]) -> Table:
     """Every cell in which another method errs significantly less than ours, the greatest difference first."""
-    wins = [win for some in cases.values() if not some[0].variant for win in wins_of(some[0])]
     rows = []
     for win in sorted(wins, key=lambda win: -win.comparison.difference):
         case, c = win.case, win.comparison
