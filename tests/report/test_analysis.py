@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import synthetic
 
+from knnpress.experiments.records import Record
 from knnpress.report.analysis import cases_of, cells_of, judge
 from knnpress.report.curves import alt_text, curves_of
 from knnpress.report.findings import findings_of
@@ -151,6 +152,17 @@ def test_a_line_with_something_else_for_a_number_or_text_is_left_out_and_said(tm
     results = read(tmp_path, [run("full", 0, 0.03), json.dumps(run("SCC", 1, 0.02, 0.02) | wrong)])
     assert [record.method for record in results.records] == ["full"]
     assert results.notices == ["records.jsonl: left out 1 broken line (2)"]
+
+
+def test_a_record_is_read_as_it_was_written():
+    chosen = {"metric": "tangent", "gamma": 2.5}
+    whole = Record("d", "SCC", 1, id="x", ratio=0.02, n_train=5, test_error=0.25, wrong_rows=[3, 4], chosen=chosen)
+    for record in (whole, Record("d", "SPDNet", 0, failure="no torch")):
+        assert Record.from_json(json.loads(json.dumps(record.as_json()))) == record
+    assert "train_error" not in whole.as_json()
+    assert (whole.metric, Record("d", "full", 0).metric) == ("tangent", "")
+    with pytest.raises(TypeError, match="unheard"):
+        Record("d", "full", 0, unheard=1)  # what nobody would read cannot be written
 
 
 def test_each_study_has_its_plan_and_the_later_one_counts(tmp_path):

@@ -56,7 +56,8 @@ def test_everything_is_shown(open_page):
 def shown(charts, method):
     """How many drawings of a method can be seen."""
     drawings = charts.locator(f'.series[data-method="{method}"]')
-    return drawings.evaluate_all("all => all.filter(one => one.checkVisibility()).length")
+    seen = "getComputedStyle(one).display !== 'none' && one.ownerSVGElement.checkVisibility()"
+    return drawings.evaluate_all(f"all => all.filter(one => {seen}).length")
 
 
 def test_a_click_hides_a_curve_and_another_shows_it(open_page):

@@ -137,6 +137,8 @@ def differences(cells: list[AgainstFull]) -> Markup:
         if abs(tick) <= reach and (tick == 0 or abs(tick) in (1, 5, 20) or reach < 6):
             parts.append(element("path", d=f"M{x(tick):.1f} {box.top}V{box.bottom}", stroke="var(--line)"))
             parts.append(_said(f"{tick:g}".replace("-", "−"), x(tick), box.bottom + 18, 12, fill="var(--soft)"))
+    names = dict.fromkeys(cell.case.data.title for cell in cells)
+    short = dict(zip(names, formatting.brief(list(names)), strict=True))
     for k, cell in enumerate(cells):
         middle = box.top + (k + 0.5) * step
         low, high = (100 * end for end in _interval(cell))
@@ -157,7 +159,7 @@ def differences(cells: list[AgainstFull]) -> Markup:
                 stroke=colour,
                 stroke_width=2.4,
             ),
-            _said(_short(cell.case.data.title.split(",")[0], cell), box.left - 8, middle + 4, 12, "end"),
+            _said(_short(short[cell.case.data.title], cell), box.left - 8, middle + 4, 12, "end"),
         ]
     parts.append(element("path", d=f"M{x(0):.1f} {box.top}V{box.bottom}", stroke="var(--ink)"))
     told = "points of error more than the full set (95 % interval; shaded: the margin; ×: not held; hollow: not judged)"

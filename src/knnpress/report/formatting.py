@@ -5,6 +5,7 @@ from __future__ import annotations
 from knnpress.report.statistics import Comparison, Summary
 
 __all__ = [
+    "brief",
     "count",
     "duration",
     "interval",
@@ -98,6 +99,18 @@ def microseconds(seconds: float | None) -> str:
 def count(n: int, noun: str) -> str:
     """1 cell, 2 cells."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def brief(titles: list[str]) -> list[str]:
+    """Titles up to their comma, where they can still be told apart.
+
+    Examples
+    --------
+    >>> brief(["ETH-80, 8 kinds of objects", "Scene-15"])
+    ['ETH-80', 'Scene-15']
+    """
+    short = [title.partition(",")[0] for title in titles]
+    return short if len(set(short)) == len(short) else list(titles)
 
 
 def stop(sentence: str) -> str:

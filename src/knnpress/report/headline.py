@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from knnpress.report.analysis import Case
 from knnpress.report.axes import Box, Scale, error_scale, share_scale, x_axis, y_axis
+from knnpress.report.formatting import brief
 from knnpress.report.fronts import Point, front, points_of
 from knnpress.report.looks import FAMILIES, common_name
 from knnpress.report.pooled import Ranks
@@ -40,9 +41,7 @@ def fronts(cases: Iterable[Case], width: int, costs: Iterable[str] = ("size", "t
     rows = math.ceil(len(shown) / max(1, width // _PANEL))
     across = math.ceil(len(shown) / max(1, rows))
     step = width / max(1, across)
-    titles = [case.data.title.partition(",")[0] for case, _ in shown]
-    if len(set(titles)) < len(titles):
-        titles = [case.data.title for case, _ in shown]
+    titles = brief([case.data.title for case, _ in shown])
     parts, top = [], 0.0
     x = 4.0
     for name in present:

@@ -53,7 +53,8 @@ def make_page(found: Findings, images: bool = True) -> str:
         scripts.append((Markup(' type="module"'), results.exhibits[drawn].script + _file("drawing.js")))
     hashes = " ".join(f"'sha256-{_digest(script)}'" for _, script in scripts)
     overall = _overall(found)
-    titles = [(_anchor(name), some[0].data.title) for name, some in cases.items()]
+    short = formatting.brief([some[0].data.title for some in cases.values()])
+    titles = list(zip(map(_anchor, cases), short, strict=True))
     summary = [("summary", "All data sets")]
     return render(
         "knnpress.report",
