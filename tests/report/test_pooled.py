@@ -6,7 +6,7 @@ import synthetic
 from scipy import stats
 
 from knnpress.report.findings import findings_of
-from knnpress.report.fronts import front, points_of, sentences
+from knnpress.report.fronts import front, points_of, sentences, wins_said
 from knnpress.report.headline import fronts, ranks_figure
 from knnpress.report.pooled import rank_methods, signed_rank
 from knnpress.report.read import read_results
@@ -62,6 +62,9 @@ def test_where_others_win_the_worst_comes_first(tmp_path):
         ["a", "full 1-NN", "−2.00"],
     ]
     assert rows[1][5].text.endswith("(100.0 %)")
+    assert wins_said(wins, found(tmp_path, lines).verdict.cells) == (
+        "Another method errs significantly less than ours in 2 of 2 cells: full 1-NN in 1, Reduced in 1."
+    )
     said = sentences(found(tmp_path, lines).plain)
     assert said[0].startswith("In 1 of 2 cells")  # the full set keeps more points, Reduced no more
     assert "and in 1 of 2 none that answers as fast" in said[0]

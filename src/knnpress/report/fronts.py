@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
 from knnpress.report import formatting
-from knnpress.report.analysis import Case, Sized, cells_of
+from knnpress.report.analysis import AgainstFull, Case, Sized, cells_of
 from knnpress.report.looks import family_of, title_of
 from knnpress.report.statistics import Comparison
 
-__all__ = ["Point", "Win", "front", "points_of", "sentences", "wins_of"]
+__all__ = ["Point", "Win", "front", "points_of", "sentences", "wins_of", "wins_said"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,19 @@ def wins_of(case: Case) -> list[Win]:
             if comparison is not None and comparison.worse:
                 found.append(Win(case, ratio, method, its_ratio, comparison))
     return found
+
+
+def wins_said(wins: list[Win], cells: list[AgainstFull]) -> str:
+    """In how many cells somebody wins, and who how often; empty where nothing can be told."""
+    n = sum(cell.comparison.judged for cell in cells)
+    if not n:
+        return ""
+    if not wins:
+        return f"No other method errs significantly less than ours in any of {n} cells."
+    lost = {(win.case.data.name, win.ratio) for win in wins}
+    counts = Counter(title_of(win.method) for win in wins)
+    who = ", ".join(f"{name} in {count}" for name, count in counts.most_common())
+    return f"Another method errs significantly less than ours in {len(lost)} of {n} cells: {who}."
 
 
 def _others(case: Case, ratio: float) -> Iterator[Sized]:

@@ -128,7 +128,8 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
     names, values = list(ranks.ranks), list(ranks.ranks.values())
     k = len(names)
     narrow = width < 500
-    box = Box(14 if narrow else 210, 66, width - (14 if narrow else 210), 0)
+    side = 14 if narrow else max(180, 50 + 7 * max(map(len, names)))
+    box = Box(side, 66, width - side, 0)
 
     def x(rank: float) -> float:
         return box.left + (rank - 1) / max(k - 1, 1) * (box.right - box.left)
@@ -149,7 +150,7 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
         better = narrow or place < math.ceil(k / 2)
         row = place if better else k - 1 - place
         down = level + 14 + 20 * row
-        side = box.left if better else box.right
+        end = box.left if better else box.right
         ours = name in (common_name("SCC"), common_name("SCC jbld"))
         colour = "var(--m-ours)" if ours else "var(--ink)"
         at = x(value)
@@ -158,9 +159,9 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
             parts.append(element("path", d=f"M{at:.1f} {box.top}V{level + 2}", stroke=colour))
             parts.append(_said(f"{value:.2f}  {name}", box.left, down, 12, "start", fill=colour, bold=ours))
         else:
-            parts.append(element("path", d=f"M{at:.1f} {box.top}V{down - 4}H{side:.1f}", stroke=colour, fill="none"))
+            parts.append(element("path", d=f"M{at:.1f} {box.top}V{down - 4}H{end:.1f}", stroke=colour, fill="none"))
             anchor, text = ("end", f"{name}  {value:.2f}") if better else ("start", f"{value:.2f}  {name}")
-            parts.append(_said(text, side + (-6 if better else 6), down, 12, anchor, fill=colour, bold=ours))
+            parts.append(_said(text, end + (-6 if better else 6), down, 12, anchor, fill=colour, bold=ours))
     height = round(level + 24 + 20 * (k if narrow else math.ceil(k / 2)))
     listed = ", ".join(f"{name} {value:.2f}" for name, value in ranks.ranks.items())
     said = f"Mean ranks over {len(ranks.data)} data sets: {listed}. Critical difference {ranks.critical:.2f}."

@@ -13,10 +13,11 @@ from markupsafe import Markup
 from knnpress.html import render
 from knnpress.pictures import heat, image_tag
 from knnpress.report import charts, formatting, headline, tables
-from knnpress.report.analysis import Case, Verdict
+from knnpress.report.analysis import Case
 from knnpress.report.curves import curves_of
 from knnpress.report.exhibits import confusion_of, gallery_of, map_of, montage_of, suspects_of
 from knnpress.report.findings import Findings
+from knnpress.report.fronts import wins_said
 from knnpress.report.looks import LONG_NAMES, method_words, palette_css, title_of
 from knnpress.report.message import Message
 from knnpress.report.paper import CITATION, PAPER
@@ -97,7 +98,8 @@ def _overall(findings: Findings) -> dict[str, Any]:
     shown += [as_html(table, fold=True) for table in folded if table]
     found: dict[str, Any] = {
         "first": first,
-        "verdict": " ".join([findings.verdict.sentence(), *([] if wins else _nobody(findings.verdict))]),
+        "verdict": findings.verdict.sentence(),
+        "wins_said": wins_said(findings.wins, findings.verdict.cells),
         "wins": as_html(wins, fold=len(wins.groups[0][1]) > _MOST_ROWS) if wins else "",
         "tables": shown,
         "ranks": None,
@@ -107,18 +109,12 @@ def _overall(findings: Findings) -> dict[str, Any]:
         found["fronts"] = {name: headline.fronts(plain, width) for name, width in (("wide", 1040), ("narrow", 346))}
     if ranks is not None:
         found["ranks"] = {
-            "wide": headline.ranks_figure(ranks),
+            "wide": headline.ranks_figure(ranks, 1000),
             "narrow": headline.ranks_figure(ranks, 346),
             "told": ranks_said(ranks),
             "table": as_html(tables.ranks_table(ranks), fold=True),
         }
     return found
-
-
-def _nobody(verdict: Verdict) -> list[str]:
-    """That nobody wins, where anybody could have."""
-    judged = any(cell.comparison.judged for cell in verdict.cells)
-    return ["No other method errs significantly less than ours in any cell."] if judged else []
 
 
 def ranks_said(ranks: Ranks) -> str:

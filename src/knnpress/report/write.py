@@ -12,6 +12,7 @@ from knnpress.files import check_folder, check_output, replacing
 from knnpress.report import charts, headline, tables
 from knnpress.report.exhibits import confusion_of, suspects_of
 from knnpress.report.findings import Findings, findings_of
+from knnpress.report.fronts import wins_said
 from knnpress.report.message import Message
 from knnpress.report.page import make_page, ranks_said
 from knnpress.report.read import Results, read_results
@@ -143,7 +144,7 @@ def _figures(findings: Findings, names: dict[str, str]) -> dict[str, str]:
     if findings.begins_with_all:
         found["headline"] = headline.fronts(findings.plain, 860)
     if findings.ranks is not None:
-        found["ranks"] = headline.ranks_figure(findings.ranks)
+        found["ranks"] = headline.ranks_figure(findings.ranks, 860)
     if findings.verdict.cells:
         found["overview"] = charts.differences(findings.verdict.cells)
     for name, some in findings.cases.items():
@@ -184,6 +185,8 @@ def _markdown(findings: Findings, found: dict[str, Table], drawn: dict[str, str]
     overall = [name for name in found if not name.startswith(tuple(of_data.values()))]
     last = {"settings", "failures"}
     for name in overall:
+        if name == "others-win":
+            parts.append(f"{markdown_text(wins_said(findings.wins, findings.verdict.cells))}\n")
         parts += picture(name, _CAPTIONS[name]) if name == "overview" else []
         parts += [] if name in last else [as_markdown(found[name])]
     for name, prefix in of_data.items():
