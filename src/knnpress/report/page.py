@@ -105,6 +105,9 @@ def _overall(findings: Findings) -> dict[str, Any]:
         "ranks": None,
     }
     if first:
+        names = [name for name in LONG_NAMES if any(case.ours == name for case in plain)]
+        learned = " and ".join(f"{name}{LONG_NAMES[name]}" for name in names)
+        found["ours"] = f"Ours is {learned}: {method_words(names[0])}." if names else ""
         found["sentences"] = findings.sentences
         found["fronts"] = {name: headline.fronts(plain, width) for name, width in (("wide", 1040), ("narrow", 346))}
     if ranks is not None:
