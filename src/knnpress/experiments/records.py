@@ -49,7 +49,7 @@ class Record:
     distance_seconds: float | None = None
     full_distance_seconds: float | None = None
     params: dict[str, Any] = field(default_factory=dict)
-    chosen: dict[str, Any] = field(default_factory=dict)
+    chosen: dict[str, Any] | None = None
     versions: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     finished: str = ""
@@ -58,7 +58,7 @@ class Record:
     @property
     def metric(self) -> str:
         """The metric that a learned model chose; empty where that is unknown."""
-        metric = self.chosen.get("metric")
+        metric = (self.chosen or {}).get("metric")
         return metric if isinstance(metric, str) else ""
 
     def as_json(self) -> dict[str, Any]:
