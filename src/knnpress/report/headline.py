@@ -42,7 +42,7 @@ def fronts(cases: Iterable[Case], width: int, costs: Iterable[str] = ("size", "t
     across = math.ceil(len(shown) / max(1, rows))
     step = width / max(1, across)
     titles = brief([case.data.title for case, _ in shown])
-    parts, top = [], 0.0
+    parts, top = [], 6.0
     x = 4.0
     for name in present:
         length = 46 + 6.3 * len(FAMILIES[name].title)
