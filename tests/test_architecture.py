@@ -32,6 +32,7 @@ ORDER = [
         "exceptions",
         "arrays",
         "files",
+        "html",
         "pictures",
         "progress",
         "clouds",

@@ -33,7 +33,7 @@ from knnpress.datasets.points import read_raw_points
 from knnpress.exceptions import ModelFileError
 from knnpress.experiments.plan import load_plan
 from knnpress.experiments.records import read_records
-from knnpress.report.records import read_results
+from knnpress.report.read import read_results
 
 MUTANTS = int(os.environ.get("KNNPRESS_MUTANTS", "1500"))
 SLACK = 16 * 2**20  # bytes that any call may take

@@ -18,7 +18,7 @@ from knnpress.experiments.methods import METHODS, Setting
 from knnpress.experiments.records import Recorder
 from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Tasks
-from knnpress.report.records import read_results
+from knnpress.report.read import read_results
 
 PLAN = """
 seed = 1

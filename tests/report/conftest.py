@@ -24,7 +24,7 @@ def open_page(browser, address):
     """Opens the page; nothing may be asked of the network, and nothing complained of."""
     contexts, trouble = [], []
 
-    def opened(viewport=WIDE, **options):
+    def opened(viewport=WIDE, address=address, **options):
         context = browser.new_context(viewport=viewport, offline=True, **options)
         contexts.append(context)
         context.set_default_timeout(120_000)  # a busy machine is no failure

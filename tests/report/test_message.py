@@ -5,7 +5,7 @@ import synthetic
 
 from knnpress.report.analysis import cases_of
 from knnpress.report.message import message_of
-from knnpress.report.records import read_results
+from knnpress.report.read import read_results
 
 
 def message(tmp_path, ours, full, ratios=(0.02,), kind="covariance", **more):

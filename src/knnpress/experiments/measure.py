@@ -18,6 +18,7 @@ from knnpress import _core
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.checks import resolve_n_prototypes
 from knnpress.experiments.methods import METHODS, Setting
+from knnpress.experiments.records import Record
 from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Task
 from knnpress.geometries.search import LEAST_QUERIES
@@ -86,7 +87,7 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
         record["failure"] = f"{type(error_).__name__}: {error_}"
         classifier = None
     record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-    return record, classifier
+    return Record(**record).as_json(), classifier
 
 
 def _setting(cell: Cell, task: Task, seed: int) -> Setting:

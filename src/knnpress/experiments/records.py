@@ -3,14 +3,116 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from knnpress.experiments.plan import Plan
 from knnpress.files import check_folder, name_file
 
-__all__ = ["Recorder", "read_records"]
+__all__ = ["Record", "Recorder", "finite_number", "read_records"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run, as a line of ``records.jsonl`` has it: these fields are written, and these are read.
+
+    Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own.
+    `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that
+    of all distances. `chosen` is what a learned model was learned with, `wrong_rows` the test points that it got wrong.
+    `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
+    """
+
+    data: str
+    method: str
+    split: int
+    id: str = ""
+    plan: str | None = None
+    variant: str = ""
+    ratio: float | None = None
+    seed: int | None = None
+    n_train: int = 0
+    n_test: int = 0
+    n_prototypes: int | None = None
+    test_error: float | None = None
+    train_error: float | None = None
+    reference_error: float | None = None
+    wrong_rows: list[int] | None = None
+    train_seconds: float | None = None
+    train_cpu_seconds: float | None = None
+    query_seconds: float | None = None
+    full_query_seconds: float | None = None
+    full_search_seconds: float | None = None
+    distance_seconds: float | None = None
+    full_distance_seconds: float | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    chosen: dict[str, Any] | None = None
+    versions: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    finished: str = ""
+    failure: str | None = None
+
+    @property
+    def metric(self) -> str:
+        """The metric that a learned model chose; empty where that is unknown."""
+        metric = (self.chosen or {}).get("metric")
+        return metric if isinstance(metric, str) else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """What is known of the run."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Record:
+        """Read a line; what it does not say is unknown.
+
+        Raises
+        ------
+        ValueError
+            Where a field holds something of another kind than it should, or a run has neither failed nor an error.
+        """
+        known: dict[str, Any] = {}
+        for one in fields(cls):
+            value = raw.get(one.name)
+            if value is None:
+                continue
+            if not _KINDS[str(one.type).removesuffix(" | None")](value):
+                raise ValueError(f"{one.name} is {value!r:.40}")
+            known[one.name] = int(value) if str(one.type).startswith("int") else value
+        if not {"data", "method", "split"} <= known.keys():
+            raise ValueError("no data, method or split")
+        if "failure" not in known and not 0 <= known.get("test_error", -1) <= 1:
+            raise ValueError("no test error")
+        return cls(**known)
+
+
+def finite_number(value: object) -> float | None:
+    """A number that is finite; None where it is anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _is_whole(value: object) -> bool:
+    number = finite_number(value)
+    return number is not None and number == int(number)
+
+
+#: Whether a value is of the kind that a field is declared as
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "int": _is_whole,
+    "float": lambda value: finite_number(value) is not None,
+    "list[int]": lambda value: isinstance(value, list) and all(type(row) is int for row in value),
+    "dict[str, Any]": lambda value: isinstance(value, dict),
+}
 
 
 def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

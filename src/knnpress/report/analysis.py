@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from knnpress.experiments.records import Record
 from knnpress.report.looks import OURS, is_full, method_order
-from knnpress.report.records import DataSet, Record, Results
+from knnpress.report.read import DataSet, Results
 from knnpress.report.statistics import Comparison, Pooled, Summary, compare, pool, summarize
 
-__all__ = ["Case", "Cell", "Verdict", "cases_of", "judge", "margin"]
+__all__ = ["AgainstFull", "Case", "Sized", "Verdict", "cases_of", "judge", "margin"]
+
+
+#: A method and the size that was asked for; None: a size of its own, or none
+Sized = tuple[str, float | None]
 
 
 class Case:
@@ -32,6 +37,10 @@ class Case:
                 self._runs.setdefault((record.method, record.ratio), []).append(record)
         self.methods = method_order(method for method, _ in self._runs)
         self.ratios = sorted({ratio for _, ratio in self._runs if ratio is not None})
+        runs = self._runs.values()
+        self._most_splits = max((len({record.split for record in found}) for found in runs), default=0)
+        self._most_queries = max((record.n_test for found in runs for record in found), default=0)
+        self._comparisons: dict[tuple[Sized, Sized], Comparison | None] = {}
         self.ours = next((method for method in OURS if method in self.methods), None)
 
     def records(self, method: str, ratio: float | None) -> list[Record]:
@@ -41,6 +50,12 @@ class Case:
     def sized(self, method: str) -> bool:
         """Whether a method has sizes to choose from."""
         return any(self.records(method, ratio) for ratio in self.ratios)
+
+    def comparable(self, method: str, ratio: float | None) -> bool:
+        """Whether a method was tried on as many splits and test points as any other."""
+        mine = self.records(method, ratio)
+        splits = {record.split for record in mine}
+        return bool(mine) and len(splits) == self._most_splits and max(r.n_test for r in mine) == self._most_queries
 
     def per_split(self, method: str, ratio: float | None, figure: Callable[[Record], float | None]) -> dict[int, float]:
         """A figure by split; that of several seeds is averaged first."""
@@ -61,8 +76,25 @@ class Case:
         values = list(self.per_split(method, ratio, figure).values())
         return summarize(values) if values else None
 
-    def compare(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Comparison | None:
+    def share(self, method: str, ratio: float | None) -> float | None:
+        """The share of the training set that is really kept, mean over splits; None where it is unknown."""
+        kept = self.summary(
+            method, ratio, lambda r: r.n_prototypes / r.n_train if r.n_prototypes and r.n_train else None
+        )
+        return None if kept is None else kept.mean
+
+    def smaller(self, method: str, ratio: float) -> float | None:
+        """The share that is kept, where it is clearly smaller than asked for."""
+        share = self.share(method, ratio)
+        return share if share is not None and share < 0.9 * ratio else None
+
+    def compare(self, first: Sized, second: Sized) -> Comparison | None:
         """The error of one (method, ratio) minus that of another, on the splits that both have."""
+        if (first, second) not in self._comparisons:
+            self._comparisons[first, second] = self._compare(first, second)
+        return self._comparisons[first, second]
+
+    def _compare(self, first: Sized, second: Sized) -> Comparison | None:
         errors = [self.per_split(*one, lambda record: record.test_error) for one in (first, second)]
         splits = [split for split in errors[0] if split in errors[1]]
         if not splits:
@@ -71,10 +103,11 @@ class Case:
         share = summarize(shares).mean if shares else 1.0
         return compare([errors[0][s] for s in splits], [errors[1][s] for s in splits], share)
 
-    def pooled(self, first: tuple[str, float | None], second: tuple[str, float | None]) -> Pooled | None:
+    def pooled(self, first: Sized, second: Sized) -> Pooled | None:
         """One (method, ratio) against another on each test point; None where the records do not name the points."""
         wrong = [
-            {r.split: r.wrong_rows for r in self.records(*one) if r.wrong_rows is not None} for one in (first, second)
+            {r.split: {*r.wrong_rows} for r in self.records(*one) if r.wrong_rows is not None}
+            for one in (first, second)
         ]
         splits = sorted(wrong[0].keys() & wrong[1].keys())
         if not splits or len(splits) < len({record.split for record in self.records(*first)}):
@@ -83,7 +116,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Cell:
+class AgainstFull:
     """Ours at one ratio against the full training set."""
 
     case: Case
@@ -102,26 +135,25 @@ class Cell:
         """Whether ours loses no more than the margin."""
         return self.comparison.difference <= margin(self.full) + 1e-12
 
+    @property
+    def held(self) -> bool:
+        """Whether ours is neither significantly worse nor beyond the margin."""
+        return self.not_worse and self.within
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """How ours fares against the full set, and against others of the same size.
+    """How ours fares against the full set.
 
     Attributes
     ----------
-    cells : list of Cell
+    cells : list of AgainstFull
     planned : int
         Cells that the plan has.
-    rivals : int
-        Comparisons with baselines of the same size.
-    lost : list of (Case, str, float, Comparison)
-        Those in which ours is significantly worse.
     """
 
-    cells: list[Cell]
+    cells: list[AgainstFull]
     planned: int
-    rivals: int
-    lost: list[tuple[Case, str, float, Comparison]]
 
     @property
     def not_worse(self) -> int:
@@ -134,9 +166,9 @@ class Verdict:
         return sum(cell.within for cell in self.cells)
 
     @property
-    def both(self) -> int:
+    def held(self) -> int:
         """Cells that are neither significantly worse nor beyond the margin."""
-        return sum(cell.not_worse and cell.within for cell in self.cells)
+        return sum(cell.held for cell in self.cells)
 
     def sentence(self) -> str:
         """The verdict in a line."""
@@ -146,12 +178,12 @@ class Verdict:
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
         missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
         untested = sum(cell.comparison.worse is None for cell in self.cells)
-        missing += f" ({untested} could not be judged: too few splits)" if untested else ""
+        missing += f" ({untested} could not be judged: too few splits, or too unlike)" if untested else ""
         return (
-            f"Counting each data set at each size as one cell, {' and '.join(names)} "
-            f"{'is' if len(names) == 1 else 'are'} not significantly worse than the full "
-            f"training set in {self.not_worse} of {n} cell{'s' * (n > 1)} and within 0.5 points of it (1 point "
-            f"where its error is above 10 %) in {self.within}; both hold in {self.both} of {n}{missing}."
+            f"Held in {self.held} of {n} cell{'s' * (n > 1)}{missing}. A cell is one data set at one size of the "
+            f"model; it is held where {' or '.join(names)} is not significantly worse than the full training set "
+            f"({self.not_worse} of {n}) and within 0.5 points of its error, 1 point where that is above 10 % "
+            f"({self.within} of {n})."
         )
 
 
@@ -171,14 +203,14 @@ def cases_of(results: Results) -> dict[str, list[Case]]:
     return found
 
 
-def cells_of(case: Case) -> list[Cell]:
+def cells_of(case: Case) -> list[AgainstFull]:
     """Ours against the full set, at every ratio that has both."""
     found = []
     for ratio in case.ratios if case.ours else ():
         full, ours = case.summary("full", None), case.summary(str(case.ours), ratio)
         comparison = case.compare((str(case.ours), ratio), ("full", None))
         if full is not None and ours is not None and comparison is not None:
-            found.append(Cell(case, ratio, full, ours, comparison))
+            found.append(AgainstFull(case, ratio, full, ours, comparison))
     return found
 
 
@@ -187,16 +219,6 @@ def rivals_of(case: Case) -> list[str]:
     return [method for method in case.methods if method != case.ours and not is_full(method) and case.sized(method)]
 
 
-def judge(cases: dict[str, list[Case]], planned: int = 0) -> Verdict:
-    """Count over the plain case of each data set."""
-    plain = [case for some in cases.values() for case in some if case.variant == ""]
-    rivals, lost = 0, []
-    for case in plain:
-        for method in rivals_of(case) if case.ours else ():
-            for ratio in case.ratios:
-                comparison = case.compare((str(case.ours), ratio), (method, ratio))
-                if comparison is not None and comparison.worse is not None:
-                    rivals += 1
-                    if comparison.worse:
-                        lost.append((case, method, ratio, comparison))
-    return Verdict([cell for case in plain for cell in cells_of(case)], planned, rivals, lost)
+def judge(plain: list[Case], planned: int = 0) -> Verdict:
+    """Count the cells of all data sets, each as the plan has it."""
+    return Verdict([cell for case in plain for cell in cells_of(case)], planned)

@@ -1,10 +1,10 @@
-"""Error against size, ready to be drawn: by the page and by matplotlib."""
+"""Error against size, ready to be drawn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from knnpress.report import words
+from knnpress.report import formatting
 from knnpress.report.analysis import Case
 from knnpress.report.looks import Look, is_full, looks, title_of
 from knnpress.report.statistics import Summary
@@ -23,7 +23,7 @@ class Series:
     strong : bool
         Ours and the full set.
     hidden : bool
-        Not shown at first.
+        Not shown at first: other distances on the full set.
     curve : list of (share, mean, std)
     own : (share, mean, std) or None
         The size at which a method stops by itself.
@@ -49,18 +49,16 @@ def curves_of(case: Case) -> list[Series]:
         for ratio in case.ratios:
             summary = case.summary(method, ratio)
             if summary is not None:
-                curve.append((_round(100 * ratio), *_percent(summary)))
+                curve.append((_round(100 * (case.smaller(method, ratio) or ratio)), *_percent(summary)))
         alone, own, line = case.summary(method, None), None, None
         if alone is not None:
-            share = case.summary(
-                method, None, lambda r: r.n_prototypes / r.n_train if r.n_prototypes and r.n_train else None
-            )
+            share = case.share(method, None)
             if curve and share is not None:
-                own = (_round(100 * share.mean), *_percent(alone))
+                own = (_round(100 * share), *_percent(alone))
             else:
                 line = _percent(alone)
         strong = method in ("full", case.ours)
-        hidden = is_full(method) and method != "full"
+        hidden = is_full(method) and method not in ("full", "full k")
         found.append(Series(method, title_of(method), look, strong, hidden, curve, own, line))
     return found
 
@@ -70,17 +68,18 @@ def alt_text(case: Case) -> str:
     parts = []
     full = case.summary("full", None)
     if full is not None:
-        parts.append(f"the full training set errs in {words.spread(full)} %")
+        parts.append(f"the full training set errs in {formatting.spread(full)} %")
     if case.ours:
         ends = [(r, case.summary(case.ours, r)) for r in case.ratios]
         known = [(r, s) for r, s in ends if s is not None]
-        parts += [f"ours in {words.spread(s)} % at {words.ratio_of(r)}" for r, s in (known[:1] + known[1:][-1:])]
+        parts += [
+            f"ours in {formatting.spread(s)} % at {formatting.ratio_of(r)}" for r, s in (known[:1] + known[1:][-1:])
+        ]
     others = len([method for method in case.methods if method not in ("full", case.ours)])
     name = case.data.title + (f", {case.variant}" if case.variant else "")
     facts = f": {'; '.join(parts)}" if parts else ""
-    return (
-        f"Test error against the share of the training set kept, {name}{facts}; {words.count(others, 'other method')}."
-    )
+    beside = formatting.count(others, "other method")
+    return f"Test error against the share of the training set kept, {name}{facts}; {beside}."
 
 
 def _percent(summary: Summary) -> tuple[float, float | None]:

@@ -7,12 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from knnpress.pictures import correlation, heat, image, shades
-from knnpress.report.records import Exhibit
+from knnpress.report.read import Exhibit
 from knnpress.typing import Array
 
-__all__ = ["Gallery", "Map", "Montage", "Suspects", "confusion_of", "gallery_of", "map_of", "montage_of", "suspects_of"]
+__all__ = [
+    "Gallery",
+    "MapClass",
+    "MapView",
+    "Suspects",
+    "confusion_of",
+    "gallery_of",
+    "map_of",
+    "montage_of",
+    "suspects_of",
+]
 
-_MOST_PICTURES = 100
+_MOST_PICTURES, _MOST_IMAGES = 100, 24
+_MAP, _EDGE = 560, 16  # pixels of the map and of its edge
 
 
 @dataclass(frozen=True)
@@ -37,15 +48,30 @@ class Gallery:
     nearest: list[Array | None]
     total: int
 
+    @property
+    def has_nearest(self) -> bool:
+        """Whether there are images of the data."""
+        return any(picture is not None for picture in self.nearest)
+
 
 @dataclass(frozen=True)
-class Map:
-    """Training points and prototypes in two dimensions, scaled to the unit square, and the class of each."""
+class MapClass:
+    """One class on the map: its training points as a path of dots, and where its prototypes are."""
 
-    points: Array
-    labels: Array
-    prototypes: Array
-    prototype_labels: Array
+    label: int
+    colour: str
+    dots: str
+    discs: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class MapView:
+    """The training set and the prototypes in a square of `size` pixels."""
+
+    size: int
+    n_points: int
+    n_prototypes: int
+    classes: list[MapClass]
 
 
 @dataclass(frozen=True)
@@ -57,14 +83,6 @@ class Suspects:
     predicted: list[int]
     losses: list[float]
     images: list[Array | None]
-
-
-@dataclass(frozen=True)
-class Montage:
-    """Images of the data set and their classes."""
-
-    images: list[Array]
-    labels: list[int]
 
 
 def gallery_of(exhibit: Exhibit, images: bool) -> Gallery | None:
@@ -92,7 +110,7 @@ def gallery_of(exhibit: Exhibit, images: bool) -> Gallery | None:
     return Gallery(kind, shown, labels[order].tolist(), beside, total)
 
 
-def map_of(exhibit: Exhibit) -> Map | None:
+def map_of(exhibit: Exhibit) -> MapView | None:
     """The map of the training set, y upwards."""
     points, labels = exhibit.get("map_train", (2,)), _labels(exhibit, "map_labels")
     if points is None or labels is None or points.shape != (len(labels), 2) or not _numeric(points):
@@ -103,7 +121,19 @@ def map_of(exhibit: Exhibit) -> Map | None:
     both = np.vstack([points, prototypes]).astype(float)
     low, span = both.min(axis=0), np.ptp(both, axis=0)
     unit = (both - low) / np.where(span > 0, span, 1.0)
-    return Map(unit[: len(points)], labels, unit[len(points) :], theirs)
+    placed = _EDGE + (_MAP - 2 * _EDGE) * np.column_stack([unit[:, 0], 1 - unit[:, 1]])
+    dots, discs = placed[: len(points)], placed[len(points) :]
+    every = sorted({*labels.tolist(), *theirs.tolist()})
+    classes = []
+    for k, label in enumerate(every):
+        path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in dots[labels == label].tolist())
+        places = [(f"{x:.1f}", f"{y:.1f}") for x, y in discs[theirs == label].tolist()]
+        classes.append(MapClass(label, _colour(k, len(every)), path, places))
+    return MapView(_MAP, len(points), len(discs), classes)
+
+
+def _colour(k: int, n: int) -> str:
+    return f"hsl({(k * 360 / n + 222) % 360:.0f} {62 - 14 * (k % 2)}% {46 + 8 * (k % 3) - 6}%)"
 
 
 def confusion_of(exhibit: Exhibit) -> Array | None:
@@ -135,15 +165,15 @@ def suspects_of(exhibit: Exhibit, images: bool) -> Suspects | None:
     return Suspects(listed[0], listed[1], listed[2], listed[3], shown)
 
 
-def montage_of(exhibit: Exhibit, images: bool) -> Montage | None:
-    """Images of the data set, class by class."""
+def montage_of(exhibit: Exhibit, images: bool) -> list[tuple[Array, int]]:
+    """Some images of the data set and their classes, class by class; none unless `images`."""
     pictures, labels = exhibit.get("montage", (3, 4)), _labels(exhibit, "montage_labels")
     if not images or pictures is None or labels is None or len(pictures) != len(labels):
-        return None
-    order = np.argsort(labels, kind="stable")[:_MOST_PICTURES]
-    shown = [(image(pictures[k]), int(labels[k])) for k in order]
+        return []
+    shown = [(image(pictures[k]), int(labels[k])) for k in np.argsort(labels, kind="stable")]
     whole = [(picture, label) for picture, label in shown if picture is not None]
-    return Montage([picture for picture, _ in whole], [label for _, label in whole]) if whole else None
+    spread = sorted({round(k) for k in np.linspace(0, len(whole) - 1, _MOST_IMAGES)}) if whole else []
+    return [whole[k] for k in spread]
 
 
 def _labels(exhibit: Exhibit, name: str) -> Array | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from knnpress.report.analysis import Case, Cell, cells_of
-from knnpress.report.records import Record
+from knnpress.experiments.records import Record
+from knnpress.report.analysis import AgainstFull, Case, cells_of
 from knnpress.report.statistics import LEAST_SPLITS, Summary
 
 __all__ = ["Message", "message_of"]
@@ -55,7 +55,7 @@ def message_of(case: Case) -> Message | None:
     return Message(cell.ratio, headline, _judgement(cell), _timed(cell))
 
 
-def _sizes(cell: Cell) -> str:
+def _sizes(cell: AgainstFull) -> str:
     runs = cell.case.records(str(cell.case.ours), cell.ratio)
     few, many = ({n for n in values if n} for values in ([r.n_prototypes for r in runs], [r.n_train for r in runs]))
     noun = _NOUNS.get(cell.case.data.kind, "points")
@@ -76,7 +76,7 @@ def _full_seconds(record: Record) -> float | None:
     return record.full_search_seconds or record.full_query_seconds
 
 
-def _speed(cell: Cell) -> str:
+def _speed(cell: AgainstFull) -> str:
     """How much faster queries are, by the mean times of all splits."""
     ours, ratio = str(cell.case.ours), cell.ratio
     query, full = (cell.case.summary(ours, ratio, figure) for figure in (lambda r: r.query_seconds, _full_seconds))
@@ -89,7 +89,7 @@ def _speed(cell: Cell) -> str:
     return f", {factor:.0f} times {how}" if factor >= 9.5 else f", {f'{factor:.1f}'.removesuffix('.0')} times {how}"
 
 
-def _judgement(cell: Cell) -> str:
+def _judgement(cell: AgainstFull) -> str:
     """Whether chance could make the difference in errors, by test points where the records name them."""
     comparison, n = cell.comparison, cell.comparison.n
     splits = f"{_NUMBERS[n] if n < len(_NUMBERS) else n} split{'s' * (n > 1)} into training and test points"
@@ -112,7 +112,7 @@ def _judgement(cell: Cell) -> str:
     return f"Over {splits}, the difference in errors could be luck."
 
 
-def _timed(cell: Cell) -> str:
+def _timed(cell: AgainstFull) -> str:
     runs = cell.case.records(str(cell.case.ours), cell.ratio)
     if not _speed(cell):
         return ""

@@ -4,92 +4,83 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from dataclasses import asdict
-from html import escape
 from importlib.resources import files
+from typing import Any
 
-from knnpress.report import tables, words
-from knnpress.report.analysis import Case, Verdict, cases_of, judge
-from knnpress.report.curves import alt_text, curves_of
-from knnpress.report.drawing import drawing_box, drawing_script
-from knnpress.report.looks import LONG_NAMES, METHOD_WORDS, is_full, palette_css, title_of
-from knnpress.report.message import message_of
+import numpy as np
+from markupsafe import Markup
+
+from knnpress.html import render
+from knnpress.pictures import heat, image_tag
+from knnpress.report import charts, formatting, headline, tables
+from knnpress.report.analysis import Case
+from knnpress.report.curves import curves_of
+from knnpress.report.exhibits import confusion_of, gallery_of, map_of, montage_of, suspects_of
+from knnpress.report.findings import Findings
+from knnpress.report.fronts import wins_said
+from knnpress.report.looks import LONG_NAMES, method_words, palette_css, title_of
+from knnpress.report.message import Message
 from knnpress.report.paper import CITATION, PAPER
-from knnpress.report.records import DataSet, Exhibit, Results
-from knnpress.report.showcase import show_montage, show_prototypes, show_rest
+from knnpress.report.pooled import Ranks
+from knnpress.report.read import DataSet, Exhibit, Results
 from knnpress.report.statistics import LEAST_SPLITS, WIDEST
-from knnpress.report.table import as_html
+from knnpress.report.svg import element, swatch
+from knnpress.report.table import Table, as_html
+from knnpress.typing import Array
 
-__all__ = ["make_page"]
+__all__ = ["make_page", "ranks_said"]
+
+_MOST_CLASSES = 20  # beyond which a confusion matrix is a picture
+_MOST_ROWS = 12  # beyond which a table is folded
 
 
-def make_page(results: Results, images: bool = True) -> str:
+def make_page(found: Findings, images: bool = True) -> str:
     """The report as HTML.
 
     Parameters
     ----------
-    results : Results
+    found : Findings
     images : bool
         Whether to show images of the data.
     """
-    cases = cases_of(results)
-    program = files("knnpress.report").joinpath("page.js").read_text(encoding="utf-8")
-    style = palette_css() + files("knnpress.report").joinpath("page.css").read_text(encoding="utf-8")
+    results, cases = found.results, found.cases
     drawn = next((name for name in cases if results.exhibits[name].script), None)  # one page, one drawing box
     sections = [
-        _data_section(some, results.exhibits[name], images, drawing_box() if name == drawn else "")
+        _section(some, found.messages.get(name), results.exhibits[name], images, name == drawn)
         for name, some in cases.items()
     ]
-    scripts = {"": program}
+    scripts = [("", _file("page.js"))]
     if drawn is not None:
-        scripts[' type="module"'] = drawing_script(results.exhibits[drawn].script)
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts.values())
-    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}"
-    body = "\n".join(
-        [
-            _head(results, cases),
-            _contents(cases),
-            "<main>",
-            *sections,
-            _summary(cases, judge(cases, results.planned)),
-            _notes(results, cases),
-            "</main>",
-            *(f"<script{kind}>{script}</script>" for kind, script in scripts.items()),
-        ]
+        scripts.append((Markup(' type="module"'), results.exhibits[drawn].script + _file("drawing.js")))
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for _, script in scripts)
+    overall = _overall(found)
+    short = formatting.brief([some[0].data.title for some in cases.values()])
+    titles = list(zip(map(_anchor, cases), short, strict=True))
+    summary = [("summary", "All data sets")]
+    return render(
+        "knnpress.report",
+        "page.html",
+        results=results,
+        policy=Markup(f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}"),
+        style=Markup(palette_css() + _file("page.css")),
+        scripts=[(kind, Markup(script)) for kind, script in scripts],
+        contents=[*(summary + titles if overall["first"] else titles + summary), ("notes", "How to read this")],
+        overall=overall,
+        sections=sections,
+        notes=_notes(results, cases),
+        image_tag=lambda *args: Markup(image_tag(*args)),
+        heat_scale=heat(np.linspace(-1, 1, 64)[None]),
+        bars=_bars,
+        swatch=swatch,
     )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="generator" content="knnpress report">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(results.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
+
+
+def _file(name: str) -> str:
+    return files("knnpress.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _head(results: Results, cases: dict[str, list[Case]]) -> str:
-    """The title, and what came out on each data set, a line each."""
-    lines = []
-    for name, some in cases.items():
-        message = message_of(some[0])
-        if message is not None:
-            link = f'<a href="#{_anchor(name)}">{escape(some[0].data.title)}</a>'
-            lines.append(f"<li>{link}<span>{escape(message.headline)}</span></li>")
-    return (
-        f'<header><p class="kicker">knnpress</p><h1>{escape(results.title)}</h1>'
-        f'<ul class="messages">{"".join(lines)}</ul></header>'
-    )
-
-
-def _contents(cases: dict[str, list[Case]]) -> str:
-    places = {_anchor(name): some[0].data.title for name, some in cases.items()}
-    places |= {"summary": "All data sets", "notes": "How to read this"}
-    links = "".join(f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, title in places.items())
-    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
 def _anchor(name: str) -> str:
@@ -98,92 +89,101 @@ def _anchor(name: str) -> str:
     )
 
 
-def _made(results: Results) -> str:
-    """On what machine, with what, when."""
-    machines = list(dict.fromkeys(_machine(record.machine) for record in results.records if record.machine))
-    versions: dict[str, list[str]] = {}
-    for record in results.records:
-        for name, version in record.versions.items():
-            if str(version) not in versions.setdefault(str(name), []):
-                versions[str(name)].append(str(version))
-    parts = [words.count(len(results.records), "run")]
-    last = max((record.finished for record in results.records), default="")
-    if last:
-        parts[0] += f", the last finished {last[:16].replace('T', ' ')}"
-    if machines:
-        parts.append("Machine: " + "; ".join(machines))
-    if versions:
-        parts.append(", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items()))
-    return ". ".join(parts) + "."
+def _overall(findings: Findings) -> dict[str, Any]:
+    """All data sets together; `first` where there are so many that the page begins with them."""
+    cases, plain, first, ranks = findings.cases, findings.plain, findings.begins_with_all, findings.ranks
+    wins = tables.others_win(findings.wins)
+    folded = [tables.speed_ups(cases), tables.training_times(cases)]
+    shown = [as_html(table) for table in tables.overviews(cases)]
+    shown += [as_html(table, fold=True) for table in folded if table]
+    found: dict[str, Any] = {
+        "first": first,
+        "verdict": findings.verdict.sentence(),
+        "wins_said": wins_said(findings.wins, findings.verdict.cells),
+        "wins": as_html(wins, fold=len(wins.groups[0][1]) > _MOST_ROWS) if wins else "",
+        "tables": shown,
+        "ranks": None,
+    }
+    if first:
+        names = [name for name in LONG_NAMES if any(case.ours == name for case in plain)]
+        learned = " and ".join(f"{name}{LONG_NAMES[name]}" for name in names)
+        found["ours"] = f"Ours is {learned}: {method_words(names[0])}." if names else ""
+        found["sentences"] = findings.sentences
+        found["fronts"] = {name: headline.fronts(plain, width) for name, width in (("wide", 1040), ("narrow", 346))}
+    if ranks is not None:
+        found["ranks"] = {
+            "wide": headline.ranks_figure(ranks, 1000),
+            "narrow": headline.ranks_figure(ranks, 346),
+            "told": ranks_said(ranks),
+            "table": as_html(tables.ranks_table(ranks), fold=True),
+        }
+    return found
 
 
-def _machine(machine: dict[str, object]) -> str:
-    known = [str(machine["cpu"])] if machine.get("cpu") else []
-    known += [words.count(machine["cores"], "core")] if isinstance(machine.get("cores"), int) else []  # type: ignore[arg-type]
-    known += [f"{key} {value}" for key, value in sorted(machine.items()) if key not in ("cpu", "cores")]
-    return ", ".join(known)
-
-
-def _summary(cases: dict[str, list[Case]], verdict: Verdict) -> str:
-    parts = [f"<p>{escape(verdict.sentence())}</p>", *(as_html(table) for table in tables.overviews(cases))]
-    parts += [f"<p>{escape(_rivals(verdict))}</p>"] if verdict.rivals else []
-    parts += [as_html(table, fold=True) for table in (tables.speed_ups(cases), tables.training_times(cases)) if table]
-    return f'<section id="summary"><h2>All data sets</h2>{"".join(parts)}</section>'
-
-
-def _rivals(verdict: Verdict) -> str:
-    if not verdict.lost:
-        n = words.count(verdict.rivals, "comparison")
-        return f"Against the other methods of the same size, ours is significantly worse in none of {n}."
-    named = [
-        f"{title_of(method)} on {case.data.title} at {words.ratio_of(ratio)} ({words.points(comparison.difference)})"
-        for case, method, ratio, comparison in verdict.lost
-    ]
+def ranks_said(ranks: Ranks) -> str:
+    """What the figure of mean ranks shows."""
+    absent = f" Left out, as not tried on all: {', '.join(ranks.absent)}." if ranks.absent else ""
     return (
-        f"Against the other methods of the same size, ours is significantly worse in {len(named)} of "
-        f"{words.count(verdict.rivals, 'comparison')}: {'; '.join(named)}."
+        f"Rank 1: fewest errors, of {len(ranks.ranks)} methods on each of {len(ranks.data)} data sets, sizes averaged. "
+        f"Friedman's test that all are as good: p {_p(ranks.p)}. Methods that a bar joins are nearer than Nemenyi's "
+        f"critical difference at 5 %, {ranks.critical:.2f}, and cannot be told apart.{absent}"
     )
 
 
-def _data_section(cases: list[Case], exhibit: Exhibit, images: bool, drawing: str) -> str:
+def _p(p: float) -> str:
+    text = formatting.p_value(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _section(
+    cases: list[Case], message: Message | None, exhibit: Exhibit, images: bool, drawing: bool
+) -> dict[str, Any]:
+    """All of one data set."""
     case, data = cases[0], cases[0].data
+    what = (title_of(exhibit.method) if exhibit.method else "ours") + (
+        f" at {formatting.ratio_of(exhibit.ratio)}" if exhibit.ratio is not None else ""
+    )
     folded = [tables.errors(cases), tables.minus_full(cases), tables.same_size(cases)]
     folded += [tables.other_models(case)] if case.ours else []
     folded += [tables.other_distances(case)]
-    parts = [
-        f"<h2>{escape(data.title)}</h2>",
-        _lead(case),
-        _chart(cases),
-        drawing,
-        show_montage(data, exhibit, images),
-        show_prototypes(data, exhibit, images),
-        f"<p>{escape(won)}</p>" if case.ours and (won := _winners(case)) else "",
-        *(as_html(table, fold=True) for table in folded if table),
-        show_rest(data, exhibit, images),
-        _about(data, case),
+    known = {method: method_words(method) for one in cases for method in one.methods}
+    matrix, suspects = confusion_of(exhibit), suspects_of(exhibit, images)
+    return {
+        "anchor": _anchor(data.name),
+        "data": data,
+        "message": message,
+        "learned": f"Learned by {case.ours}{LONG_NAMES.get(str(case.ours), '')}.",
+        "charts": [_chart(one) for one in cases if one.methods],
+        "glossary": [(title_of(method), said) for method, said in known.items() if said],
+        "drawing": render("knnpress.report", "drawing.html") if drawing else "",
+        "montage": [(picture, data.class_name(label)) for picture, label in montage_of(exhibit, images)],
+        "gallery": gallery_of(exhibit, images),
+        "what": what,
+        "winners": _winners(case) if case.ours else "",
+        "tables": [as_html(table, fold=True) for table in folded if table],
+        "confusion": None if matrix is None else _confusion(data, matrix, what),
+        "map": map_of(exhibit),
+        "map_said": formatting.stop(exhibit.map[0].upper() + exhibit.map[1:]) if exhibit.map else "",
+        "suspects": as_html(tables.suspects_table(data, suspects, what), fold=True) if suspects else "",
+        "facts": _facts(data, case),
+        "about": " ".join(
+            f"{name}: {formatting.stop(said)}"
+            for name, said in (("Features", data.features), ("Splits", data.protocol))
+            if said
+        ),
+    }
+
+
+def _chart(case: Case) -> dict[str, Any]:
+    wide, narrow = (charts.curves(case, width) for width in charts.WIDTHS)
+    return {"label": case.variant or "as planned", "series": curves_of(case), "wide": wide, "narrow": narrow}
+
+
+def _facts(data: DataSet, case: Case) -> list[tuple[str, str]]:
+    runs = [
+        record for method in case.methods for ratio in (*case.ratios, None) for record in case.records(method, ratio)
     ]
-    return f'<section id="{_anchor(data.name)}">{"".join(parts)}</section>'
-
-
-def _lead(case: Case) -> str:
-    """The message, whether to believe it, and what the learned points are."""
-    message = message_of(case)
-    if message is None:
-        return ""
-    learned = f"Learned by {case.ours}{LONG_NAMES.get(str(case.ours), '')}."
-    return (
-        f'<p class="message">{escape(message.headline)}</p><p>{escape(f"{message.judgement} {learned}")}</p>'
-        f'<p class="note">{escape(message.speed)}</p>'
-    )
-
-
-def _about(data: DataSet, case: Case) -> str:
-    sizes = [
-        record.n_train
-        for method in case.methods
-        for ratio in (*case.ratios, None)
-        for record in case.records(method, ratio)
-    ]
+    sizes = [record.n_train for record in runs]
     kind = {"covariance": "{0} × {0} covariance matrices", "histogram": "histograms of {0} bins"}.get(data.kind, "")
     facts = {
         "points": f"{data.n:,}" if data.n else "",
@@ -192,15 +192,7 @@ def _about(data: DataSet, case: Case) -> str:
         "each point": kind.format(data.dims) if data.dims else "",
         "distance": {"jbld": "JBLD", "sinkhorn": "Sinkhorn"}.get(data.geometry, data.geometry),
     }
-    listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items() if v)
-    about = {"Features": data.features, "Splits": data.protocol}
-    text = " ".join(f"{name}: {words.stop(said)}" for name, said in about.items() if said)
-    cited = f'<p class="note">{escape(data.citation)}</p>' if data.citation else ""
-    return (
-        f'<details><summary><h3>The data</h3></summary><dl class="facts">{listed}</dl>'
-        + (f"<p>{escape(text)}</p>" if text else "")
-        + f"{cited}</details>"
-    )
+    return [(name, said) for name, said in facts.items() if said]
 
 
 def _winners(case: Case) -> str:
@@ -212,83 +204,98 @@ def _winners(case: Case) -> str:
         against = {ratio: case.compare((str(case.ours), ratio), (method, None)) for ratio in case.ratios}
         judged |= any(one is not None and one.judged for one in against.values())
         where = [
-            f"{words.ratio_of(ratio)} ({words.points(-one.difference)})"
+            f"{formatting.ratio_of(ratio)} ({formatting.points(-one.difference)})"
             for ratio, one in against.items()
             if one and one.worse
         ]
         if where:
             beaten.append(f"{title_of(method)} errs significantly less than ours at {', '.join(where)}")
     if beaten:
-        said = words.stop("; ".join(beaten))
+        said = formatting.stop("; ".join(beaten))
         return said[0].upper() + said[1:]
     return "None of the other models errs significantly less than ours at any size." if judged else ""
 
 
-def _chart(cases: list[Case]) -> str:
-    content = [
-        {
-            "label": case.variant or "as planned",
-            "alt": alt_text(case),
-            "ratios": [float(f"{100 * ratio:.6g}") for ratio in case.ratios],
-            "series": [asdict(series) for series in curves_of(case)],
-        }
-        for case in cases
-        if case.methods
+def _confusion(data: DataSet, matrix: Array, what: str) -> tuple[list[list[int]], Array | None, str]:
+    """Counts, or a picture of them where there are many classes, and which confusions are the most frequent."""
+    n, total, right = len(matrix), int(matrix.sum()), int(np.trace(matrix))
+    counts: list[list[int]] = matrix.tolist()
+    wrong = sorted(
+        ((counts[i][j], i, j) for i in range(n) for j in range(n) if i != j and counts[i][j]),
+        key=lambda found: (-found[0], found[1:]),
+    )
+    most = "; ".join(f"{data.class_name(i)} taken for {data.class_name(j)} ({count} ×)" for count, i, j in wrong[:6])
+    told = f"{what}, {total - right} errors in {total} test points of the first split. " + (
+        f"Most often: {most}." if most else ""
+    )
+    if n <= _MOST_CLASSES:
+        return counts, None, told
+    share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    signed = np.where(np.eye(n, dtype=bool), -share, np.sqrt(share))
+    return counts, heat(np.kron(signed, np.ones((4, 4)))), told
+
+
+def _bars(heights: Array, alt: str) -> Markup:
+    """A histogram as an SVG."""
+    top = float(heights.max()) or 1.0
+    steps = "".join(f"V{40 - 38 * max(0.0, float(h)) / top:.1f}h1" for h in heights)
+    return element(
+        "svg",
+        element("path", fill="currentColor", d=f"M0 40{steps}V40Z"),
+        class_="bars",
+        viewBox=f"0 0 {len(heights)} 40",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=alt,
+    )
+
+
+def _notes(results: Results, cases: dict[str, list[Case]]) -> dict[str, Any]:
+    """How to read the page, settings and failures, and how the runs were made."""
+    said = [
+        f"Counts are of the plain experiments; variants do not count. Significance is by the {tables.TEST}, one-sided "
+        f"for “ours errs more” at 5 %; intervals are two-sided, 95 %. Fewer than {LEAST_SPLITS} splits are not judged, "
+        f"nor are differences that are neither clear nor known to {100 * WIDEST:g} points. Whether a difference could "
+        "be luck is said by the sign test over test points, each counted once for the method that was right on it more "
+        "often, where the records name the points. Standard deviations are over splits. The report computed nothing "
+        "but means, deviations, ranks and tests."
     ]
-    if not content:
-        return ""
-    packed = json.dumps(content, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
-    return (
-        f'<figure class="chart"><div class="controls"></div><div class="plot"></div>'
-        '<noscript><p class="note">The curves are drawn by JavaScript; the tables below have all their figures.</p>'
-        "</noscript><figcaption>Mean test error over splits; bands and bars are one standard deviation. Hollow "
-        "markers: the size at which a condensing method stops by itself. Lines across: methods without sizes to "
-        "choose from. Point, tap or use the arrow keys to read values; press a name to hide or show it.</figcaption>"
-        f'<script type="application/json">{packed}</script>{_glossary(cases)}</figure>'
-    )
+    if any(name in PAPER for name in cases):
+        said.append(
+            f"Figures of the paper: {CITATION}. It prints speed-ups and training times; its errors are only drawn, and "
+            "so are not repeated here. Its machine, descriptors and splits were others."
+        )
+    if any(one.hidden for some in cases.values() for case in some for one in curves_of(case)):
+        said.append("Other distances on the full set are hidden in the charts at first.")
+    found: list[Table] = [table for table in (tables.settings(cases), tables.failures(cases)) if table]
+    return {
+        "paragraphs": said,
+        "tables": [as_html(table, fold=table.name == "settings") for table in found],
+        "made": _made(results),
+    }
 
 
-def _glossary(cases: list[Case]) -> str:
-    """What the methods of a chart are."""
-    known = {method: METHOD_WORDS.get(method, "") for case in cases for method in case.methods}
-    terms = "".join(
-        f"<dt>{escape(title_of(method))}</dt><dd>{escape(said)}</dd>" for method, said in known.items() if said
-    )
-    return (
-        f'<details class="glossary"><summary>What these methods are</summary><dl>{terms}</dl></details>'
-        if terms
-        else ""
-    )
+def _made(results: Results) -> str:
+    """On what machine, with what, when."""
+    machines = list(dict.fromkeys(_machine(record.machine) for record in results.records if record.machine))
+    versions: dict[str, list[str]] = {}
+    for record in results.records:
+        for name, version in record.versions.items():
+            if str(version) not in versions.setdefault(str(name), []):
+                versions[str(name)].append(str(version))
+    parts = [formatting.count(len(results.records), "run")]
+    last = max((record.finished for record in results.records), default="")
+    if last:
+        parts[0] += f", the last finished {last[:16].replace('T', ' ')}"
+    if machines:
+        parts.append("Machine: " + "; ".join(machines))
+    if versions:
+        parts.append(", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items()))
+    return ". ".join(parts) + "."
 
 
-def _notes(results: Results, cases: dict[str, list[Case]]) -> str:
-    settings, failures = tables.settings(cases), tables.failures(cases)
-    names = {name for name in cases if name in PAPER}
-    paper = (
-        f"<p>Figures of the paper: {escape(CITATION)}. It prints speed-ups and training times; its errors are only "
-        "drawn, and so are not repeated here. Its machine, descriptors and splits were others.</p>"
-        if names
-        else ""
-    )
-    extra = any(
-        is_full(method) and method != "full" for some in cases.values() for case in some for method in case.methods
-    )
-    once = (
-        "<p>Other distances on the full set are hidden in the charts at first; they were run on one split.</p>"
-        if extra
-        else ""
-    )
-    notices = "".join(f"<li>{escape(text)}</li>" for text in results.notices)
-    return (
-        '<section id="notes"><h2>How to read this</h2>'
-        "<p>Counts are of the plain experiments; variants do not count. Significance is by the "
-        f"{escape(tables.TEST)}, one-sided for “ours errs more” at 5 %; intervals are two-sided, 95 %. Fewer than "
-        f"{LEAST_SPLITS} splits are not judged, nor are differences that are neither clear nor known to "
-        f"{100 * WIDEST:g} points. Whether a difference could be luck is said by the sign test over test "
-        "points, each counted once for the method that was right on it more often, where the records name the points. "
-        "Standard deviations are over splits. The report computed nothing but means, deviations and tests.</p>"
-        f"{paper}{once}"
-        f"{as_html(settings, fold=True) if settings else ''}{as_html(failures) if failures else ''}"
-        + (f'<h3>Left out</h3><ul class="notices">{notices}</ul>' if notices else "")
-        + f'<p class="made">{escape(_made(results))}</p></section>'
-    )
+def _machine(machine: dict[str, Any]) -> str:
+    known = [str(machine["cpu"])] if machine.get("cpu") else []
+    known += [formatting.count(machine["cores"], "core")] if isinstance(machine.get("cores"), int) else []
+    known += [f"{key} {value}" for key, value in sorted(machine.items()) if key not in ("cpu", "cores")]
+    return ", ".join(known)

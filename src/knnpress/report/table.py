@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
 
 from knnpress.files import csv_text
+from knnpress.html import render
 
 __all__ = ["Cell", "Column", "Table", "as_csv", "as_html", "as_markdown", "markdown_text"]
 
@@ -25,14 +27,14 @@ class Cell:
         For spreadsheets: as many as the column has `parts`. By default the text.
     mark : str
         "good", "bad" or nothing. It only colours the cell: the text must say it, too.
-    html : str or None
-        Ready HTML to show in place of the text.
+    html : Markup or None
+        HTML to show in place of the text.
     """
 
     text: str
     values: tuple[object, ...] | None = None
     mark: str = ""
-    html: str | None = None
+    html: Markup | None = None
 
 
 @dataclass(frozen=True)
@@ -72,41 +74,10 @@ class Table:
         return any(rows for _, rows in self.groups)
 
 
-def as_html(table: Table, fold: bool = False) -> str:
+def as_html(table: Table, fold: bool = False) -> Markup:
     """A table that scrolls inside its own frame and can be reached by keyboard; only its title at first, if `fold`."""
-    heads = "".join(f'<th scope="col"{_left(c)}>{escape(c.title)}</th>' for c in table.columns)
-    bodies = []
-    for title, rows in table.groups:
-        head = f'<tr class="group"><th scope="rowgroup" colspan="{len(table.columns)}">{escape(title)}</th></tr>'
-        lines = "".join(
-            f"<tr>{''.join(_html_cell(table, k, cell) for k, cell in enumerate(row))}</tr>\n" for row in rows
-        )
-        bodies.append(f"<tbody>{head if title else ''}{lines}</tbody>")
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    tag, heading = "section", f"<h3>{escape(table.title)}</h3>"
-    if fold:
-        tag, heading = "details", f"<summary>{heading}</summary>"
-    return (
-        f'<{tag} class="table" id="table-{_plain(table.name)}">{heading}'
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(table.title)}"><table>'
-        f'<caption class="hidden">{escape(table.title)}</caption>'
-        f"<thead><tr>{heads}</tr></thead>{''.join(bodies)}</table></div>{note}</{tag}>\n"
-    )
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", text)
-
-
-def _html_cell(table: Table, k: int, cell: Cell) -> str:
-    classes = " ".join(filter(None, (cell.mark, "left" if table.columns[k].left else "")))
-    kind = f' class="{classes}"' if classes else ""
-    content = escape(cell.text) if cell.html is None else cell.html
-    return f'<th scope="row"{kind}>{content}</th>' if k == 0 else f"<td{kind}>{content}</td>"
-
-
-def _left(column: Column) -> str:
-    return ' class="left"' if column.left else ""
+    anchor = re.sub(r"[^A-Za-z0-9]+", "-", table.name)
+    return render("knnpress.report", "table.html", table=table, anchor=anchor, tag="details" if fold else "section")
 
 
 def as_csv(table: Table) -> str:

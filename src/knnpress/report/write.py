@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+from markupsafe import Markup
+
 from knnpress.files import check_folder, check_output, replacing
-from knnpress.report import figures, tables
-from knnpress.report.analysis import Case, cases_of, cells_of, judge
-from knnpress.report.exhibits import Suspects, confusion_of, gallery_of, map_of, montage_of, suspects_of
-from knnpress.report.message import Message, message_of
-from knnpress.report.page import make_page
-from knnpress.report.records import Exhibit, Results, read_results
-from knnpress.report.showcase import confusion_table, suspects_table
+from knnpress.report import charts, headline, tables
+from knnpress.report.exhibits import confusion_of, suspects_of
+from knnpress.report.findings import Findings, findings_of
+from knnpress.report.fronts import wins_said
+from knnpress.report.message import Message
+from knnpress.report.page import make_page, ranks_said
+from knnpress.report.read import Results, read_results
+from knnpress.report.svg import as_file
 from knnpress.report.table import Table, as_csv, as_markdown, markdown_text
 
 __all__ = ["Written", "write_report"]
-
-Drawing = Callable[[], dict[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,6 @@ class Written:
         A sentence.
     messages : dict of str to Message
         What came out on each data set, by its title.
-    overview : list of Table
-        Ours minus the full set, data set by data set.
     notices : list of str
         What was left out, and why.
     """
@@ -46,7 +43,6 @@ class Written:
     files: Path
     verdict: str
     messages: dict[str, Message]
-    overview: list[Table]
     notices: list[str]
 
 
@@ -56,7 +52,7 @@ def write_report(
     files: str | os.PathLike[str] | None = None,
     images: bool = True,
 ) -> Written:
-    """Make a page of a results folder, and files of its figures (PNG, SVG) and tables (CSV, Markdown).
+    """Make a page of a results folder, and files of its figures (SVG) and tables (CSV, Markdown).
 
     Parameters
     ----------
@@ -79,27 +75,27 @@ def write_report(
     beside = page.with_name(f"{page.stem}_files") if files is None else Path(files)
     check_folder(beside)
     results = read_results(Path(folder))
-    cases = cases_of(results)
-    verdict = judge(cases, results.planned).sentence()
-    notices = list(results.notices)
-    _write(page, make_page(results, images).encode())
+    found = findings_of(results)
+    _write(page, make_page(found, images))
     beside.mkdir(parents=True, exist_ok=True)
     names = _file_names(results)
-    all_tables = _tables(results, cases, names)
+    all_tables = _tables(found, names)
     for name, table in all_tables.items():
-        _write(beside / f"{name}.csv", as_csv(table).encode())
-        _write(beside / f"{name}.md", as_markdown(table).encode())
-    _write(beside / "all.csv", as_csv(tables.everything(cases)).encode())
-    drawn = _write_figures(beside, _figures(results, cases, names, images), notices)
-    _write(beside / "summary.md", _markdown(results, verdict, all_tables, drawn, names).encode())
-    found = {some[0].data.title: message_of(some[0]) for some in cases.values()}
-    messages = {title: message for title, message in found.items() if message is not None}
-    return Written(page, beside, verdict, messages, tables.overviews(cases), notices)
+        _write(beside / f"{name}.csv", as_csv(table))
+        _write(beside / f"{name}.md", as_markdown(table))
+    _write(beside / "all.csv", as_csv(tables.everything(found.cases)))
+    drawn = _figures(found, names)
+    for name, drawing in drawn.items():
+        _write(beside / f"{name}.svg", drawing)
+    _remove_older(beside, names, drawn)
+    _write(beside / "summary.md", _markdown(found, all_tables, drawn, names))
+    messages = {results.data[name].title: message for name, message in found.messages.items()}
+    return Written(page, beside, found.verdict.sentence(), messages, results.notices)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: str) -> None:
     with replacing(path) as file:
-        file.write(content)
+        file.write(content.encode())
 
 
 def _file_names(results: Results) -> dict[str, str]:
@@ -117,87 +113,90 @@ def _file_names(results: Results) -> dict[str, str]:
     return names
 
 
-def _tables(results: Results, cases: dict[str, list[Case]], names: dict[str, str]) -> dict[str, Table]:
+def _tables(findings: Findings, names: dict[str, str]) -> dict[str, Table]:
     """Every table by the name of its files."""
-    found = {table.name: table for table in tables.overviews(cases)}
-    found |= {table.name: table for table in (tables.speed_ups(cases), tables.training_times(cases)) if table}
+    cases, results = findings.cases, findings.results
+    overall = [tables.ranks_table(findings.ranks)] if findings.ranks else []
+    overall += [tables.others_win(findings.wins), *tables.overviews(cases)]
+    overall += [tables.speed_ups(cases), tables.training_times(cases)]
+    found = {table.name: table for table in overall if table}
     for name, some in cases.items():
         exhibit = results.exhibits[name]
         mine = {
             "errors": tables.errors(some),
             "minus-full": tables.minus_full(some),
             "same-size": tables.same_size(some),
+            "models": tables.other_models(some[0]),
+            "distances": tables.other_distances(some[0]),
         }
-        mine |= {"models": tables.other_models(some[0]), "distances": tables.other_distances(some[0])}
         matrix, suspects = confusion_of(exhibit), suspects_of(exhibit, False)
         if matrix is not None:
-            mine["confusion"] = confusion_table(results.data[name], matrix)
+            mine["confusion"] = tables.confusion_table(results.data[name], matrix)
         if suspects is not None:
-            mine["suspects"] = suspects_table(results.data[name], suspects, "")
+            mine["suspects"] = tables.suspects_table(results.data[name], suspects, "")
         found |= {f"{names[name]}-{kind}": table for kind, table in mine.items() if table}
     return found | {table.name: table for table in (tables.settings(cases), tables.failures(cases)) if table}
 
 
-def _figures(
-    results: Results, cases: dict[str, list[Case]], names: dict[str, str], images: bool
-) -> dict[str, Drawing | None]:
-    """How to draw each figure, by the name of its files; None for one that there could be but is not."""
-    plain = [some[0] for some in cases.values() if cells_of(some[0])]
-    found: dict[str, Drawing | None] = {"overview": partial(figures.differences, plain) if plain else None}
-    for name, some in cases.items():
-        data, exhibit, stem = results.data[name], results.exhibits[name], names[name]
-        for k, case in enumerate(some):
-            found[f"{stem}-curves{f'-{k}' if k else ''}"] = partial(figures.curves, case) if case.methods else None
-        shown: dict[str, tuple[Callable[..., dict[str, bytes]], object]] = {
-            "prototypes": (figures.gallery, gallery_of(exhibit, images)),
-            "map": (figures.the_map, map_of(exhibit)),
-            "confusion": (figures.confusion, confusion_of(exhibit)),
-            "suspects": (figures.suspects, _with_images(exhibit, images)),
-            "montage": (figures.montage, montage_of(exhibit, images)),
-        }
-        for kind, (draw, content) in shown.items():
-            found[f"{stem}-{kind}"] = None if content is None else partial(draw, data, content)
-    return found
+def _figures(findings: Findings, names: dict[str, str]) -> dict[str, str]:
+    """Every figure by the name of its file."""
+    found: dict[str, Markup] = {}
+    if findings.begins_with_all:
+        found["headline"] = headline.fronts(findings.plain, 860)
+    if findings.ranks is not None:
+        found["ranks"] = headline.ranks_figure(findings.ranks, 860)
+    if findings.verdict.cells:
+        found["overview"] = charts.differences(findings.verdict.cells)
+    for name, some in findings.cases.items():
+        for k, case in enumerate(case for case in some if case.methods):
+            found[f"{names[name]}-curves{f'-{k}' if k else ''}"] = charts.curves(case, 560, key=True)
+    return {name: as_file(drawing) for name, drawing in found.items()}
 
 
-def _with_images(exhibit: Exhibit, images: bool) -> Suspects | None:
-    suspects = suspects_of(exhibit, images)
-    return suspects if suspects and any(picture is not None for picture in suspects.images) else None
+def _remove_older(folder: Path, names: dict[str, str], drawn: dict[str, str]) -> None:
+    """Remove figures of an earlier report that this one has not: they may show data that are not to be shown."""
+    kinds = ("curves", "prototypes", "map", "confusion", "suspects", "montage")
+    known = {"headline", "ranks", "overview", *(f"{stem}-{kind}" for stem in names.values() for kind in kinds)}
+    known |= {f"{stem}-curves-{k}" for stem in names.values() for k in range(1, 20)}
+    for name in known:
+        for suffix in (".png", ".svg"):
+            if suffix != ".svg" or name not in drawn:
+                (folder / f"{name}{suffix}").unlink(missing_ok=True)
 
 
-def _write_figures(folder: Path, drawings: dict[str, Drawing | None], notices: list[str]) -> list[str]:
-    """Write what can be drawn, and remove what an earlier report drew and this one does not."""
-    drawn = []
-    for name, draw in drawings.items():
-        content: dict[str, bytes] = {}
-        if draw is not None:
-            try:
-                content = draw()
-            except ImportError as error:  # no matplotlib: the page needs none
-                if str(error) not in notices:
-                    notices.append(str(error))
-        for kind in figures.FORMATS:
-            if kind in content:
-                _write(folder / f"{name}.{kind}", content[kind])
-            else:
-                (folder / f"{name}.{kind}").unlink(missing_ok=True)
-        drawn += [name] if content else []
-    return drawn
+_CAPTIONS = {
+    "headline": "Error against size and against time of a query, all data sets",
+    "ranks": "Mean ranks over data sets, and the critical difference",
+    "overview": "Ours minus the full training set",
+}
 
 
-def _markdown(results: Results, verdict: str, found: dict[str, Table], drawn: list[str], names: dict[str, str]) -> str:
-    """All tables and figures on one page of Markdown."""
-    parts = [f"# {markdown_text(results.title)}\n", f"{markdown_text(verdict)}\n"]
+def _markdown(findings: Findings, found: dict[str, Table], drawn: dict[str, str], names: dict[str, str]) -> str:
+    """All tables and figures on one page of Markdown, in the order of the page."""
+
+    def picture(name: str, title: str) -> list[str]:
+        return [f"![{title}]({name}.svg)\n"] if name in drawn else []
+
+    results, ranks = findings.results, findings.ranks
+    parts = [f"# {markdown_text(results.title)}\n", *picture("headline", _CAPTIONS["headline"])]
+    parts += [f"{markdown_text(said)}\n" for said in (*findings.sentences, findings.verdict.sentence())]
+    parts += [*picture("ranks", _CAPTIONS["ranks"]), f"{markdown_text(ranks_said(ranks))}\n"] if ranks else []
     of_data = {name: f"{stem}-" for name, stem in names.items()}
-
-    def mine(name: str) -> bool:
-        return any(name.startswith(prefix) for prefix in of_data.values())
-
-    parts += [f"![Ours minus the full training set]({name}.svg)\n" for name in drawn if not mine(name)]
-    parts += [as_markdown(table) for name, table in found.items() if not mine(name)]
+    overall = [name for name in found if not name.startswith(tuple(of_data.values()))]
+    last = {"settings", "failures"}
+    for name in overall:
+        if name == "others-win":
+            parts.append(f"{markdown_text(wins_said(findings.wins, findings.verdict.cells))}\n")
+        parts += picture(name, _CAPTIONS[name]) if name == "overview" else []
+        parts += [] if name in last else [as_markdown(found[name])]
     for name, prefix in of_data.items():
         title = markdown_text(results.data[name].title)
         parts.append(f"## {title}\n")
-        parts += [f"![{title}: {one.removeprefix(prefix)}]({one}.svg)\n" for one in drawn if one.startswith(prefix)]
+        message = findings.messages.get(name)
+        parts += [f"{markdown_text(message.headline)}\n"] if message else []
+        for one in drawn:
+            if one.startswith(prefix):
+                parts += picture(one, f"{title}: {one.removeprefix(prefix)}")
         parts += [as_markdown(table) for one, table in found.items() if one.startswith(prefix)]
+    parts += [as_markdown(found[name]) for name in overall if name in last]
     return "\n".join(parts)

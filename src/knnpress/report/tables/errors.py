@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from knnpress.report import words
-from knnpress.report.analysis import Case, cells_of, rivals_of
-from knnpress.report.analysis import Cell as Against
+from markupsafe import Markup
+
+from knnpress.report import formatting
+from knnpress.report.analysis import AgainstFull, Case, cells_of, rivals_of
 from knnpress.report.looks import is_full, title_of
 from knnpress.report.table import Cell, Column, Table
-from knnpress.report.tables.cells import (
+from knnpress.report.tables.parts import (
     TEST,
     empty_cell,
     grade,
@@ -15,7 +16,6 @@ from knnpress.report.tables.cells import (
     marks,
     mean_std,
     reach_of,
-    share_kept,
     signs,
     signs_html,
     summary_cell,
@@ -44,7 +44,10 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
         columns = [
             Column("data set", left=True),
             Column("full 1-NN, error %", ("full mean %", "full std %")),
-            *(Column(f"at {words.ratio_of(r)}", tuple(f"{p} at {words.ratio_of(r)}" for p in parts)) for r in ratios),
+            *(
+                Column(f"at {formatting.ratio_of(r)}", tuple(f"{p} at {formatting.ratio_of(r)}" for p in parts))
+                for r in ratios
+            ),
         ]
         rows = []
         for case in members:
@@ -63,20 +66,22 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
             f"by the {TEST}. ≤ / >: within / beyond the margin."
         )
         title = "Ours minus the full training set" + (
-            f", {words.ratio_of(ratios[0])} and up" if len(groups) > 1 else ""
+            f", {formatting.ratio_of(ratios[0])} and up" if len(groups) > 1 else ""
         )
         last = k == len(groups) - 1
         tables.append(Table(f"overview{k + 1 if k else ''}", title, columns, [("", rows)], note=note if last else ""))
     return tables
 
 
-def _overview_cell(cell: Against, reach: float) -> Cell:
+def _overview_cell(cell: AgainstFull, reach: float) -> Cell:
     comparison = cell.comparison
     values = (100 * comparison.difference, in_percent(comparison.low), in_percent(comparison.high), *marks(cell))
-    text = f"{words.points(comparison.difference)} {words.interval(comparison)} {signs(cell)}"
-    html = (
-        f"<b>{words.points(comparison.difference)}</b> {signs_html(cell)}<br>"
-        f"<small>{words.interval(comparison)}</small>{whisker(cell, reach)}"
+    text = f"{formatting.points(comparison.difference)} {formatting.interval(comparison)} {signs(cell)}"
+    html = Markup("<b>{}</b> {}<br><small>{}</small>{}").format(
+        formatting.points(comparison.difference),
+        signs_html(cell),
+        formatting.interval(comparison),
+        whisker(cell, reach),
     )
     return Cell(text, values, grade(cell), html)
 
@@ -100,15 +105,16 @@ def minus_full(cases: list[Case]) -> Table:
         k = max([k, *(c.comparison.n for c in cells)])
         rows = [
             [
-                Cell(words.ratio_of(cell.ratio)),
+                Cell(formatting.ratio_of(cell.ratio)),
                 summary_cell(cell.full),
                 summary_cell(cell.ours),
-                Cell(words.points(cell.comparison.difference), (100 * cell.comparison.difference,)),
+                Cell(formatting.points(cell.comparison.difference), (100 * cell.comparison.difference,)),
                 Cell(
-                    words.interval(cell.comparison), (in_percent(cell.comparison.low), in_percent(cell.comparison.high))
+                    formatting.interval(cell.comparison),
+                    (in_percent(cell.comparison.low), in_percent(cell.comparison.high)),
                 ),
-                Cell(words.count(cell.comparison.n, "split"), (cell.comparison.n,), html=whisker(cell, reach)),
-                Cell(words.p_value(cell.comparison.p_worse), (cell.comparison.p_worse,)),
+                Cell(formatting.count(cell.comparison.n, "split"), (cell.comparison.n,), html=whisker(cell, reach)),
+                Cell(formatting.p_value(cell.comparison.p_worse), (cell.comparison.p_worse,)),
                 Cell(verdict(cell), marks(cell), grade(cell)),
             ]
             for cell in cells
@@ -121,8 +127,8 @@ def minus_full(cases: list[Case]) -> Table:
         columns,
         groups,
         "variant" if len(cases) > 1 else "",
-        f"By the {TEST} over {words.count(k, 'split')}; p one-sided for “worse”. The drawing shows the interval, a "
-        "tick at zero, and the margin shaded.",
+        f"By the {TEST} over {formatting.count(k, 'split')}; p one-sided for “worse”. The drawing shows the interval, "
+        "a tick at zero, and the margin shaded.",
     )
 
 
@@ -131,7 +137,10 @@ def errors(cases: list[Case]) -> Table:
     ratios = sorted({ratio for case in cases for ratio in case.ratios})
     columns = [
         Column("method", left=True),
-        *(Column(words.ratio_of(r), (f"{words.ratio_of(r)} mean", f"{words.ratio_of(r)} std")) for r in ratios),
+        *(
+            Column(formatting.ratio_of(r), (f"{formatting.ratio_of(r)} mean", f"{formatting.ratio_of(r)} std"))
+            for r in ratios
+        ),
         Column("own or only size", ("own mean", "own std", "own size % of training set")),
     ]
     groups = []
@@ -140,14 +149,14 @@ def errors(cases: list[Case]) -> Table:
         rows = []
         for method in [*case.methods, *sorted(failed - set(case.methods))]:
             own = case.summary(method, None)
-            size = case.summary(method, None, share_kept)
-            text = words.spread(own)
+            size = case.share(method, None)
+            text = formatting.spread(own)
             if own and size and not is_full(method):
-                text += f" (at {words.percent(size.mean)} %)"
+                text += f" (at {formatting.percent(size)} %)"
             if own is None and method in failed:
                 text = "failed"
-            own_cell = Cell(text, (*mean_std(own), in_percent(size.mean if size else None)))
-            row = [summary_cell(case.summary(method, r)) for r in ratios]
+            own_cell = Cell(text, (*mean_std(own), in_percent(size)))
+            row = [_error_cell(case, method, r) for r in ratios]
             rows.append([Cell(title_of(method), mark="ours" if method == case.ours else ""), *row, own_cell])
         groups.append((variant_title(case) if len(cases) > 1 else "", rows))
     return Table(
@@ -160,13 +169,22 @@ def errors(cases: list[Case]) -> Table:
     )
 
 
+def _error_cell(case: Case, method: str, ratio: float) -> Cell:
+    """An error, and the size of the model where it is clearly smaller than asked for."""
+    cell, share = summary_cell(case.summary(method, ratio)), case.smaller(method, ratio)
+    return cell if share is None else Cell(f"{cell.text} (at {formatting.percent(share)} %)", cell.values)
+
+
 def same_size(cases: list[Case]) -> Table:
     """Ours minus every other method of the same size."""
     ratios = sorted({ratio for case in cases for ratio in case.ratios})
     parts = ("difference", "low", "high", "p worse", "p better")
     columns = [
         Column("ours minus", left=True),
-        *(Column(f"at {words.ratio_of(r)}", tuple(f"{p} at {words.ratio_of(r)}" for p in parts)) for r in ratios),
+        *(
+            Column(f"at {formatting.ratio_of(r)}", tuple(f"{p} at {formatting.ratio_of(r)}" for p in parts))
+            for r in ratios
+        ),
     ]
     groups = []
     for case in cases:

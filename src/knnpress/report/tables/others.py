@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from knnpress.report import words
+from knnpress.report import formatting
 from knnpress.report.analysis import Case
 from knnpress.report.looks import is_full, title_of
 from knnpress.report.table import Cell, Column, Table
-from knnpress.report.tables.cells import (
+from knnpress.report.tables.parts import (
     empty_cell,
     in_percent,
+    kept_text,
     mean_in,
     mean_std,
     quotient,
-    share_kept,
     summary_cell,
     value_in,
     versus_cell,
@@ -31,7 +31,9 @@ def other_models(case: Case) -> Table:
         Column("training", ("training s mean", "training s std")),
         Column("a query", ("query us mean",)),
         *(
-            Column(f"ours at {words.ratio_of(r)} minus it", tuple(f"{p} at {words.ratio_of(r)}" for p in parts))
+            Column(
+                f"ours at {formatting.ratio_of(r)} minus it", tuple(f"{p} at {formatting.ratio_of(r)}" for p in parts)
+            )
             for r in case.ratios
             if case.ours
         ),
@@ -43,8 +45,7 @@ def other_models(case: Case) -> Table:
         if case.summary(method, ratio) is None:
             continue
         size = case.summary(method, ratio, lambda r: None if r.n_prototypes is None else float(r.n_prototypes))
-        share = case.summary(method, ratio, share_kept)
-        kept = f"{size.mean:,.0f} ({words.percent(share.mean)} %)" if size and share else words.MISSING
+        share = case.share(method, ratio)
         train = case.summary(method, ratio, lambda r: r.train_seconds)
         query = case.summary(method, ratio, lambda r: r.query_seconds)
         differences = [
@@ -54,14 +55,16 @@ def other_models(case: Case) -> Table:
             for r in case.ratios
             if case.ours
         ]
-        title = title_of(method) + (f" at {words.ratio_of(ratio)}" if ratio is not None else "")
+        title = title_of(method) + (f" at {formatting.ratio_of(ratio)}" if ratio is not None else "")
         rows.append(
             [
                 Cell(title, mark="ours" if method == case.ours else ""),
                 summary_cell(case.summary(method, ratio)),
-                Cell(kept, (size.mean if size else None, in_percent(share.mean if share else None))),
-                Cell(words.duration(train.mean if train else None), (*mean_std(train, 1),)),
-                Cell(f"{words.microseconds(query.mean)} µs" if query else words.MISSING, (mean_in(query, 1e6),)),
+                Cell(kept_text(case, method, ratio), (size.mean if size else None, in_percent(share))),
+                Cell(formatting.duration(train.mean if train else None), (*mean_std(train, 1),)),
+                Cell(
+                    f"{formatting.microseconds(query.mean)} µs" if query else formatting.MISSING, (mean_in(query, 1e6),)
+                ),
                 *differences,
             ]
         )
@@ -101,12 +104,12 @@ def other_distances(case: Case) -> Table:
             rows.append(
                 [
                     Cell(method.removeprefix("full ")),
-                    Cell(words.percent(error), (100 * error,)),
-                    Cell(words.percent(reference), (100 * reference,)),
-                    Cell(words.points(error - reference), (100 * (error - reference),)),
+                    Cell(formatting.percent(error), (100 * error,)),
+                    Cell(formatting.percent(reference), (100 * reference,)),
+                    Cell(formatting.points(error - reference), (100 * (error - reference),)),
                     Cell(f"{record.n_test:,}", (record.n_test,)),
-                    Cell(f"{words.microseconds(record.query_seconds)} µs", (value_in(record.query_seconds, 1e6),)),
-                    Cell(f"{slower:.3g} ×" if slower else words.MISSING, (slower,)),
+                    Cell(f"{formatting.microseconds(record.query_seconds)} µs", (value_in(record.query_seconds, 1e6),)),
+                    Cell(f"{slower:.3g} ×" if slower else formatting.MISSING, (slower,)),
                 ]
             )
     return Table(

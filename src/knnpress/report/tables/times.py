@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from knnpress.report import words
-from knnpress.report.analysis import Case, cells_of
-from knnpress.report.analysis import Cell as Against
+from knnpress.report import formatting
+from knnpress.report.analysis import AgainstFull, Case, cells_of
 from knnpress.report.paper import PAPER, PARTIAL
 from knnpress.report.statistics import Summary
 from knnpress.report.table import Cell, Column, Table
-from knnpress.report.tables.cells import empty_cell, mean_in, mean_std, quotient, share_kept
+from knnpress.report.tables.parts import empty_cell, mean_in, mean_std, quotient
 
 __all__ = ["speed_ups", "training_times"]
 
@@ -33,7 +32,7 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
             continue
         against = {cell.ratio: cell for cell in cells_of(case)}
         for ratio in case.ratios:
-            share = case.summary(case.ours, ratio, share_kept)
+            share = case.share(case.ours, ratio)
             distances = case.summary(case.ours, ratio, quotient("full_distance_seconds", "distance_seconds"))
             end = case.summary(case.ours, ratio, quotient("full_query_seconds", "query_seconds"))
             if share is None:
@@ -44,21 +43,27 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
             printed = PAPER.get(name, {}).get(ratio)
             rows.append(
                 [
-                    Cell(words.ratio_of(ratio)),
+                    Cell(formatting.ratio_of(ratio)),
                     Cell(
-                        f"{size.mean:,.0f} ({words.percent(share.mean)} %)" if size else words.MISSING,
-                        (size.mean if size else None, 100 * share.mean),
+                        f"{size.mean:,.0f} ({formatting.percent(share)} %)" if size else formatting.MISSING,
+                        (size.mean if size else None, 100 * share),
                     ),
-                    Cell(f"{1 / share.mean:.1f}", (1 / share.mean,)),
-                    _factor(distances, share.mean),
-                    _factor(end, share.mean),
-                    Cell(f"{words.microseconds(full.mean)} µs" if full else words.MISSING, (mean_in(full, 1e6),)),
-                    Cell(f"{words.microseconds(query.mean)} µs" if query else words.MISSING, (mean_in(query, 1e6),)),
+                    Cell(f"{1 / share:.1f}", (1 / share,)),
+                    _factor(distances, share),
+                    _factor(end, share),
+                    Cell(
+                        f"{formatting.microseconds(full.mean)} µs" if full else formatting.MISSING,
+                        (mean_in(full, 1e6),),
+                    ),
+                    Cell(
+                        f"{formatting.microseconds(query.mean)} µs" if query else formatting.MISSING,
+                        (mean_in(query, 1e6),),
+                    ),
                     _as_good(against.get(ratio)),
                     Cell(
                         f"{printed.speed_up:g} ± {printed.speed_up_std:g}{' ✓' if printed.matches_full else ''}"
                         if printed
-                        else words.MISSING,
+                        else formatting.MISSING,
                         (printed.speed_up, printed.speed_up_std, printed.matches_full) if printed else (None,) * 3,
                     ),
                 ]
@@ -83,10 +88,10 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
 def _factor(summary: Summary | None, share: float) -> Cell:
     if summary is None:
         return empty_cell(2)
-    return Cell(f"{words.times(summary)} ({100 * summary.mean * share:.0f} %)", (summary.mean, summary.std))
+    return Cell(f"{formatting.times(summary)} ({100 * summary.mean * share:.0f} %)", (summary.mean, summary.std))
 
 
-def _as_good(cell: Against | None) -> Cell:
+def _as_good(cell: AgainstFull | None) -> Cell:
     if cell is None or cell.comparison.worse is None:
         return Cell("too few splits", (None,))
     return Cell("✓ yes", (True,), "good") if cell.not_worse else Cell("✗ no", (False,), "bad")
@@ -120,12 +125,12 @@ def training_times(cases: dict[str, list[Case]]) -> Table:
             )
             rows.append(
                 [
-                    Cell(words.ratio_of(ratio)),
+                    Cell(formatting.ratio_of(ratio)),
                     Cell(_seconds(train), mean_std(train, 1)),
-                    Cell(words.duration(cpu.mean if cpu else None), (cpu.mean if cpu else None,)),
+                    Cell(formatting.duration(cpu.mean if cpu else None), (cpu.mean if cpu else None,)),
                     Cell(_seconds(old), mean_std(old, 1)),
                     Cell(
-                        words.duration(printed.train_seconds if printed else None),
+                        formatting.duration(printed.train_seconds if printed else None),
                         (printed.train_seconds if printed else None,),
                     ),
                     Cell(
@@ -133,7 +138,7 @@ def training_times(cases: dict[str, list[Case]]) -> Table:
                         if ratio_to and ratio_to >= 10
                         else f"{ratio_to:.1f} ×"
                         if ratio_to
-                        else words.MISSING,
+                        else formatting.MISSING,
                         (ratio_to,),
                     ),
                 ]
@@ -158,8 +163,10 @@ def training_times(cases: dict[str, list[Case]]) -> Table:
 
 def _seconds(summary: Summary | None) -> str:
     if summary is None:
-        return words.MISSING
+        return formatting.MISSING
     if summary.std is None or summary.mean >= 59.5:
-        return words.duration(summary.mean) + ("" if summary.std is None else f" ± {words.duration(summary.std)}")
+        return formatting.duration(summary.mean) + (
+            "" if summary.std is None else f" ± {formatting.duration(summary.std)}"
+        )
     digits = 0 if summary.mean >= 9.95 else 1 if summary.mean >= 0.95 else 2
     return f"{summary.mean:.{digits}f} ± {summary.std:.{digits}f} s"
