@@ -4,7 +4,7 @@
 // the planes of its own window, from the first eigenvalue not yet found to the first zero beside the diagonal; the lanes
 // go through the union of their windows together, and turn by nothing outside their own. The rotations do not depend
 // on the vectors: they are collected and applied to a few rows at a time, which stay in the nearest cache.
-#include "lanes.hpp"
+#include "arena.hpp"
 
 namespace knnpress::KNNPRESS_TARGET {
 namespace {
@@ -17,7 +17,7 @@ constexpr double kEps2 = 4.93e-32;           // eps squared
 constexpr double kNegligible = 1e-280;       // squares of entries this small, next to 1, are not worth a rotation
 
 INLINE int stride(int d) { return d | 1; }  // odd, so that a column does not fall on one set of the cache
-INLINE V copysign(V size, V sign) { return (V)(((U)size & ~kSignBit) | ((U)sign & kSignBit)); }
+INLINE V copysign(V size, V sign) { return (V)(((Bits)size & ~kSignBit) | ((Bits)sign & kSignBit)); }
 
 // What G groups of lanes need. Tridiagonal matrices lie side by side, so that their recurrences overlap in time.
 struct Scratch {
@@ -29,40 +29,43 @@ struct Scratch {
   V* diagonal;  // (d, G)
   V* off;       // (d, G): beside the diagonal
   V* rotation;  // (capacity, G, 2): cosines and sines
+  int* order;   // d: of eigenvalues
 };
-INLINE int64_t capacity(int d) { return 4 * d; }  // rotations kept
-INLINE Scratch carve(double* work, int d, int groups) {
-  const int64_t square = int64_t(d) * stride(d);
-  V* a = reinterpret_cast<V*>(work);
-  V *q = a + groups * square, *result = q + groups * square, *tau = result + square, *vectors = tau + groups * d;
-  V* diagonal = vectors + 6 * d;
-  return {a, q, result, tau, vectors, diagonal, diagonal + groups * d, diagonal + 2 * groups * d};
-}
-int64_t spectral_work(int d) {
-  return W * (5 * int64_t(d) * stride(d) + 12 * d + 4 * capacity(d));
+constexpr int kGroups = 2;                           // of lanes that are decomposed together; the last may be alone
+INLINE int64_t capacity(int d) { return 4 * d; }     // rotations kept
+template <class Job>
+Scratch layout(Arena& arena, const Job& job) {
+  const int64_t d = job.d, square = d * stride(job.d);
+  Scratch s;
+  s.a = arena.take<V>(kGroups * square), s.q = arena.take<V>(kGroups * square), s.result = arena.take<V>(square);
+  s.tau = arena.take<V>(kGroups * d), s.vectors = arena.take<V>(6 * d);
+  s.diagonal = arena.take<V>(kGroups * d), s.off = arena.take<V>(kGroups * d);
+  s.rotation = arena.take<V>(2 * kGroups * capacity(job.d));
+  s.order = arena.take<int>(d);
+  return s;
 }
 
 // Row i of matrices from `row` on, up to column `end` at least, one per lane; the last is repeated where there are no more.
 INLINE void load_row(const double* x, int64_t n, int64_t row, int d, int i, int end, V* to) {
-  const double* from[W];
-  for (int l = 0; l < W; l++) from[l] = x + ((row + l < n ? row + l : n - 1) * d + i) * d;
+  const double* from[kLanes];
+  for (int l = 0; l < kLanes; l++) from[l] = x + ((row + l < n ? row + l : n - 1) * d + i) * d;
   int j = 0;
-  for (; j < end && j + W <= d; j += W) {
-    V block[W];
-    for (int l = 0; l < W; l++) block[l] = load(from[l] + j);
+  for (; j < end && j + kLanes <= d; j += kLanes) {
+    V block[kLanes];
+    for (int l = 0; l < kLanes; l++) block[l] = load(from[l] + j);
     transpose(block);
-    for (int l = 0; l < W; l++) to[j + l] = block[l];
+    for (int l = 0; l < kLanes; l++) to[j + l] = block[l];
   }
   for (; j < end; j++)
-    for (int l = 0; l < W; l++) reinterpret_cast<double*>(to + j)[l] = from[l][j];
+    for (int l = 0; l < kLanes; l++) reinterpret_cast<double*>(to + j)[l] = from[l][j];
 }
 INLINE void store_row(const V* from, int64_t n, int64_t row, int d, int i, double* out) {
   double* to = out + (row * d + i) * d;
-  const int64_t step = int64_t(d) * d, lanes = n - row < W ? n - row : W;
+  const int64_t step = int64_t(d) * d, lanes = n - row < kLanes ? n - row : kLanes;
   int j = 0;
-  for (; j + W <= d; j += W) {
-    V block[W];
-    for (int l = 0; l < W; l++) block[l] = from[j + l];
+  for (; j + kLanes <= d; j += kLanes) {
+    V block[kLanes];
+    for (int l = 0; l < kLanes; l++) block[l] = from[j + l];
     transpose(block);
     for (int l = 0; l < lanes; l++) store(to + l * step + j, block[l]);
   }
@@ -188,7 +191,7 @@ INLINE void turn(V* q, int d, const Sweep* sweeps, int n, const V* rotation) {
 template <int G>
 INLINE void find_windows(const V* diagonal, const V* off, int d, V& low, V& high) {
   int begin = d - 1;
-  for (int l = 0; l < W; l++) begin = low[l] < begin ? int(low[l]) : begin;
+  for (int l = 0; l < kLanes; l++) begin = low[l] < begin ? int(low[l]) : begin;
   V end = splat(d - 1.0);
   for (int i = begin; i + 1 < d; i++) {
     const V e = off[i * G], size = kEps2 * abs(diagonal[i * G] * diagonal[i * G + G]);
@@ -205,7 +208,7 @@ INLINE void find_windows(const V* diagonal, const V* off, int d, V& low, V& high
 template <int G>
 INLINE V first_bulge(const V* diagonal, const V* off, V low, V high) {
   V d0 = {}, d1 = {}, e = splat(1.0), dm = {};
-  for (int l = 0; l < W; l++) {
+  for (int l = 0; l < kLanes; l++) {
     if (high[l] < 0) continue;
     const int i = int(low[l]) * G;
     d0[l] = diagonal[i][l], d1[l] = diagonal[i + G][l], e[l] = off[i][l], dm[l] = diagonal[int(high[l]) * G][l];
@@ -227,7 +230,7 @@ INLINE void diagonalise(V* diagonal, V* off, int d, V* rotation, Apply apply) {
     int first = d, last = 0;
     for (int k = 0; k < G; k++) {
       find_windows<G>(diagonal + k, off + k, d, low[k], high[k]);
-      for (int l = 0; l < W; l++)
+      for (int l = 0; l < kLanes; l++)
         if (high[k][l] >= 0) {
           first = low[k][l] < first ? int(low[k][l]) : first;
           last = high[k][l] > last ? int(high[k][l]) : last;
@@ -338,7 +341,7 @@ void bidiagonalise(V* b, int d, V* vectors, V* diagonal, V* off) {
 template <int G>
 INLINE void first_rotation(const V* diagonal, const V* off, V low, V high, V& f, V& g) {
   V a0 = splat(1.0), a1 = a0, b0 = a0, b1 = {}, am = a0, bm = {};
-  for (int l = 0; l < W; l++) {
+  for (int l = 0; l < kLanes; l++) {
     if (high[l] < 0) continue;
     const int i = int(low[l]) * G, m = int(high[l]) * G;
     a0[l] = diagonal[i][l], a1[l] = diagonal[i + G][l], b0[l] = off[i][l], b1[l] = i + G < m ? off[i + G][l] : 0.0;
@@ -363,7 +366,7 @@ INLINE void singular_values(V* diagonal, V* off, int d) {
     int first = d, last = 0;
     for (int k = 0; k < G; k++) {
       find_windows<G>(diagonal + k, off + k, d, low[k], high[k]);
-      for (int l = 0; l < W; l++)
+      for (int l = 0; l < kLanes; l++)
         if (high[k][l] >= 0) {
           first = low[k][l] < first ? int(low[k][l]) : first;
           last = high[k][l] > last ? int(high[k][l]) : last;
@@ -400,7 +403,7 @@ INLINE void singular_values(V* diagonal, V* off, int d) {
 
 // The power of two below x, from 2^-1022 to 2^1022, so that its inverse is a normal number too.
 INLINE V power_of_two(V x) {
-  return min(max((V)((U)x & ~kMantissa), splat(kSmallestNormal)), splat(0x1p1022));
+  return min(max((V)((Bits)x & ~kMantissa), splat(kSmallestNormal)), splat(0x1p1022));
 }
 // Singular values are scaled to at most about this, so that squares of them range as far as doubles do.
 constexpr double kLargeScale = 0x1p480, kLogLargeScale = 480 * kLn2;
@@ -413,7 +416,7 @@ INLINE V scale(V* a, int d, V& poison) {
   for (int i = 0; i < d; i++)
     for (int j = 0; j <= i; j++) largest = max(abs(a[int64_t(i) * ld + j]), largest), zero += a[int64_t(i) * ld + j] * 0.0;
   const V power = power_of_two(largest);
-  const V factor = (V)((2046ULL << 52) - (U)power);
+  const V factor = (V)((2046ULL << 52) - (Bits)power);
   for (int i = 0; i < d; i++)
     for (int j = 0; j <= i; j++) a[int64_t(i) * ld + j] *= factor;
   poison = zero;
@@ -465,7 +468,7 @@ INLINE void decompose(const double* x, const double* m, int64_t n, int64_t row, 
   V power[G], poison[G];
   for (int k = 0; k < G; k++) {
     V* a = s.a + k * square;
-    for (int i = 0; i < d; i++) load_row(x, n, row + k * W, d, i, i + 1, a + int64_t(i) * ld);
+    for (int i = 0; i < d; i++) load_row(x, n, row + k * kLanes, d, i, i + 1, a + int64_t(i) * ld);
     if (m) congruence(m, a, d, s.result);
     power[k] = scale(a, d, poison[k]);
     tridiagonalise<G>(a, d, s.tau + k * d, s.vectors, s.diagonal + k, s.off + k);
@@ -483,20 +486,20 @@ template <int G, bool kVectors>
 void eigen_groups(const double* x, int64_t n, int64_t row, int d, const Scratch& s, double* values, double* vectors) {
   decompose<G, kVectors>(x, nullptr, n, row, d, s);
   const int ld = stride(d);
-  int* order = reinterpret_cast<int*>(s.rotation);
-  for (int k = 0; k < G * W && row + k < n; k++) {
+  int* order = s.order;
+  for (int k = 0; k < G * kLanes && row + k < n; k++) {
     const double* value = reinterpret_cast<double*>(s.diagonal) + k;
     for (int i = 0; i < d; i++) {
       int j = i;
-      for (; j > 0 && value[order[j - 1] * G * W] > value[i * G * W]; j--) order[j] = order[j - 1];
+      for (; j > 0 && value[order[j - 1] * G * kLanes] > value[i * G * kLanes]; j--) order[j] = order[j - 1];
       order[j] = i;
     }
     double *to = values + (row + k) * d, *columns = vectors + (row + k) * d * d;
-    for (int i = 0; i < d; i++) to[i] = value[order[i] * G * W];
+    for (int i = 0; i < d; i++) to[i] = value[order[i] * G * kLanes];
     if (!kVectors) continue;
-    const double* q = reinterpret_cast<double*>(s.q + k / W * int64_t(d) * ld) + k % W;
+    const double* q = reinterpret_cast<double*>(s.q + k / kLanes * int64_t(d) * ld) + k % kLanes;
     for (int i = 0; i < d; i++)
-      for (int j = 0; j < d; j++) columns[i * d + j] = q[(int64_t(i) * ld + order[j]) * W];
+      for (int j = 0; j < d; j++) columns[i * d + j] = q[(int64_t(i) * ld + order[j]) * kLanes];
   }
 }
 
@@ -532,28 +535,27 @@ void map_groups(const double* x, const double* m, int64_t n, int64_t row, int d,
           for (int c = 0; c < kSide && j + c <= i + r; c++)
             s.result[int64_t(i + r) * ld + j + c] = s.result[int64_t(j + c) * ld + i + r] = sum[r][c];
       }
-    for (int i = 0; i < d; i++) store_row(s.result + int64_t(i) * ld, n, row + k * W, d, i, out);
+    for (int i = 0; i < d; i++) store_row(s.result + int64_t(i) * ld, n, row + k * kLanes, d, i, out);
   }
 }
 
-int64_t work_of(int d) { return 10LL * W * d * d * d; }  // multiplications of a pair of groups, roughly
+int64_t work_of(int d) { return 10LL * kLanes * d * d * d; }  // multiplications of a pair of groups, roughly
 
-// Pairs of groups, so that their recurrences overlap; the last may be alone.
-void eigen(const double* x, int64_t n, int d, double* work, double* values, double* vectors) {
+void eigen(const EigenJob& job, const Scratch& s) {
+  const int64_t n = job.n;
   Patience patience;
-  for (int64_t row = 0; row < n && !patience.over(work_of(d)); row += 2 * W) {
-    const bool pair = n - row > W;
-    const Scratch s = carve(work, d, pair ? 2 : 1);
-    auto* some = vectors ? (pair ? eigen_groups<2, true> : eigen_groups<1, true>)
-                         : (pair ? eigen_groups<2, false> : eigen_groups<1, false>);
-    some(x, n, row, d, s, values, vectors);
+  for (int64_t row = 0; row < n && !patience.over(work_of(job.d)); row += kGroups * kLanes) {
+    const bool pair = n - row > kLanes;
+    auto* some = job.vectors ? (pair ? eigen_groups<2, true> : eigen_groups<1, true>)
+                             : (pair ? eigen_groups<2, false> : eigen_groups<1, false>);
+    some(job.x, n, row, job.d, s, job.values, job.vectors);
   }
 }
-void spectral_map(const double* x, const double* m, int64_t n, int d, SpectralMap map, double* work, double* out) {
+void spectral_map(const SpectralMapJob& job, const Scratch& s) {
   Patience patience;
-  for (int64_t row = 0; row < n && !patience.over(work_of(d)); row += 2 * W) {
-    const bool pair = n - row > W;
-    (pair ? map_groups<2> : map_groups<1>)(x, m, n, row, d, map, carve(work, d, pair ? 2 : 1), out);
+  for (int64_t row = 0; row < job.n && !patience.over(work_of(job.d)); row += kGroups * kLanes) {
+    const bool pair = job.n - row > kLanes;
+    (pair ? map_groups<2> : map_groups<1>)(job.x, job.m, job.n, row, job.d, job.map, s, job.out);
   }
 }
 
@@ -570,23 +572,38 @@ INLINE V whiten(const double* whitener, const V* a, int d, V* b) {
         for (int r = 0; r < R; r++) sum[r] += whitener[i * d + t] * a[int64_t(t) * ld + c + r];
       for (int r = 0; r < R; r++) b[int64_t(i) * ld + c + r] = sum[r], largest = max(abs(sum[r]), largest);
     });
-  const V power = power_of_two(largest), factor = (V)((U)splat(kLargeScale) + (1023ULL << 52) - (U)power);
+  const V power = power_of_two(largest), factor = (V)((Bits)splat(kLargeScale) + (1023ULL << 52) - (Bits)power);
   for (int64_t i = 0; i < int64_t(d) * ld; i++) b[i] *= factor;
   return log(power) - kLogLargeScale;
 }
 
-// Distances of a group, whose factors are in s.a, to `count` of m prototypes, at most G, by the singular values of
+struct AirmScratch {
+  V *factor, *whitened;   // (d, stride)
+  V* vectors;             // 6 d
+  V *diagonal, *off;      // (d, kTogether)
+};
+constexpr int kTogether = 4;  // prototypes whose bidiagonal matrices lie side by side: their recurrences overlap
+AirmScratch airm_layout(Arena& arena, const AirmJob& job) {
+  const int64_t d = job.d, square = d * stride(job.d);
+  AirmScratch s;
+  s.factor = arena.take<V>(square), s.whitened = arena.take<V>(square);
+  s.vectors = arena.take<V>(6 * d);
+  s.diagonal = arena.take<V>(kTogether * d), s.off = arena.take<V>(kTogether * d);
+  return s;
+}
+
+// Distances of a group, whose factors are in s.factor, to `count` of m prototypes, at most G, by the singular values of
 // b = whitener_j factor_i: their squares are the generalised eigenvalues, and b has only the root of their condition.
-// The recurrences of G bidiagonal matrices overlap in time.
 template <int G>
-void airm_some(const double* whiteners, int count, int lanes, int64_t m, int d, const Scratch& s, double* out) {
-  V *diagonal = s.diagonal, *off = diagonal + G * d;  // in the room for rotations, which are not kept
+void airm_some(const double* whiteners, int count, int lanes, int64_t m, int d, const AirmScratch& s,
+               double* out) {
+  V *diagonal = s.diagonal, *off = s.off;
   V shift[G] = {};
   for (int k = 0; k < G; k++) {
     for (int i = 0; i < d; i++) diagonal[i * G + k] = splat(1.0), off[i * G + k] = V{};  // beyond count: found at once
     if (k >= count) continue;
-    shift[k] = whiten(whiteners + int64_t(k) * d * d, s.a, d, s.q);
-    bidiagonalise<G>(s.q, d, s.vectors, diagonal + k, off + k);
+    shift[k] = whiten(whiteners + int64_t(k) * d * d, s.factor, d, s.whitened);
+    bidiagonalise<G>(s.whitened, d, s.vectors, diagonal + k, off + k);
   }
   singular_values<G>(diagonal, off, d);
   for (int k = 0; k < count; k++) {
@@ -600,19 +617,20 @@ void airm_some(const double* whiteners, int count, int lanes, int64_t m, int d, 
     for (int l = 0; l < lanes; l++) out[l * m + k] = distance[l];
   }
 }
-void airm(const double* factors, int64_t n, const double* whiteners, int64_t m, int d, double* work, double* out) {
+void airm(const AirmJob& job, const AirmScratch& s) {
+  const int d = job.d;
+  const int64_t n = job.n, m = job.m;
   Patience patience;
-  const Scratch s = carve(work, d, 1);
-  for (int64_t row = 0; row < n; row += W) {
+  for (int64_t row = 0; row < n; row += kLanes) {
     for (int i = 0; i < d; i++) {
-      V* to = s.a + int64_t(i) * stride(d);
-      load_row(factors, n, row, d, i, i + 1, to);
+      V* to = s.factor + int64_t(i) * stride(d);
+      load_row(job.factors, n, row, d, i, i + 1, to);
       for (int c = i + 1; c < d; c++) to[c] = V{};
     }
-    for (int64_t j = 0; j < m && !patience.over(2 * work_of(d)); j += 4) {
-      const int count = m - j < 4 ? int(m - j) : 4, lanes = n - row < W ? int(n - row) : W;
-      auto* some = count > 2 ? airm_some<4> : count == 2 ? airm_some<2> : airm_some<1>;
-      some(whiteners + j * d * d, count, lanes, m, d, s, out + row * m + j);
+    for (int64_t j = 0; j < m && !patience.over(2 * work_of(d)); j += kTogether) {
+      const int count = m - j < kTogether ? int(m - j) : kTogether, lanes = n - row < kLanes ? int(n - row) : kLanes;
+      auto* some = count > 2 ? airm_some<kTogether> : count == 2 ? airm_some<2> : airm_some<1>;
+      some(job.whiteners + j * d * d, count, lanes, m, d, s, job.out + row * m + j);
     }
   }
 }
@@ -620,7 +638,9 @@ void airm(const double* factors, int64_t n, const double* whiteners, int64_t m, 
 }  // namespace
 
 void fill_spectral(Kernels& k) {
-  k.eigen = eigen, k.spectral_map = spectral_map, k.airm = airm, k.spectral_work = spectral_work;
+  define<layout<EigenJob>, eigen>(k.eigen);
+  define<layout<SpectralMapJob>, spectral_map>(k.spectral_map);
+  define<airm_layout, airm>(k.airm);
 }
 
 }  // namespace knnpress::KNNPRESS_TARGET
