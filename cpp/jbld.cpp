@@ -240,6 +240,7 @@ void logdet(const LogdetJob& job, const Pieces& pieces) {
 void pairwise(const JbldJob& job, const Pieces& pieces) {
   const int d = job.d;
   const int64_t n = job.n, m = job.m, size = packed_size(d), each = work_of(d);
+  const double *z = job.z, *logdet_z = job.logdet_z, *limit = job.limit;
   double* out = job.out;
   const Scratch<double> s = scratch_of<double>(pieces);
   Patience patience;
@@ -249,16 +250,16 @@ void pairwise(const JbldJob& job, const Pieces& pieces) {
     const int rows = n - i < kLanes ? int(n - i) : kLanes;
     const uint8_t* mask = job.mask ? job.mask + i / kLanes * m : nullptr;
     double farthest = 0.0, *lower = job.lower ? job.lower + i / kLanes * m : nullptr;
-    for (int l = 0; job.limit && l < rows; l++) farthest = job.limit[i + l] > farthest ? job.limit[i + l] : farthest;
+    for (int l = 0; limit && l < rows; l++) farthest = limit[i + l] > farthest ? limit[i + l] : farthest;
     for (int64_t j = 0; j < m; j++) {
       if (patience.over(each)) return;
-      if ((mask && !mask[j]) || (job.limit && lower[j] > farthest)) {
+      if ((mask && !mask[j]) || (limit && lower[j] > farthest)) {
         for (int l = 0; l < rows; l++) out[(i + l) * m + j] = __builtin_inf();
         continue;
       }
       LogProduct det;
-      factor<false>(matrices, job.z + j * size, d, s, V{}, [&](V pivot, V) INLINE_LAMBDA { multiply(det, pivot); });
-      V value = max(log(det, d) - (half_x + 0.5 * job.logdet_z[j]), V{});
+      factor<false>(matrices, z + j * size, d, s, V{}, [&](V pivot, V) INLINE_LAMBDA { multiply(det, pivot); });
+      V value = max(log(det, d) - (half_x + 0.5 * logdet_z[j]), V{});
       for (int l = 0; l < rows; l++) out[(i + l) * m + j] = value[l];
       if (lower) {
         double least = value[0];
@@ -367,50 +368,20 @@ void pullback(const JbldPullbackJob& job, const Pieces& pieces) {
 
 void inverse(const InverseJob& job, const Pieces& pieces) {
   const int d = job.d;
-  const int64_t size = packed_size(d), square = square_size(d);
+  const int64_t n = job.n, size = packed_size(d), square = square_size(d);
+  const double* x = job.x;
+  double* out = job.out;
   const Scratch<double> s = scratch_of<double>(pieces);
   clear(s.e, square), clear(s.f, square), clear(s.z, size);
   double ones[kLanes];
   for (int l = 0; l < kLanes; l++) ones[l] = 1.0;
   Patience patience;
-  for (int64_t i = 0; i < job.n && !patience.over(work_of(d)); i++) {
+  for (int64_t i = 0; i < n && !patience.over(work_of(d)); i++) {
     if (i % kLanes == 0) {
       clear(s.g, square);
-      add_inverses(reinterpret_cast<const V*>(job.x + i * size), s.z, d, s, ones);
+      add_inverses(reinterpret_cast<const V*>(x + i * size), s.z, d, s, ones);
     }
-    write_symmetric(d, job.out + i * d * d, [&](int64_t at) INLINE_LAMBDA { return -s.g[at][i % kLanes]; });
-  }
-}
-
-// Chunks of boxes stay in registers while the coordinates go by.
-void box_gaps(const BoxGapsJob& job, Nothing) {
-  const double *low = job.low, *high = job.high;
-  const int64_t boxes = job.boxes;
-  const int p = job.p;
-  double* out = job.out;
-  constexpr int kChunk = 4;
-  Patience patience;
-  for (int64_t i = 0; i < job.n && !patience.over(boxes * p); i++) {
-    const double* xi = job.x + i * p;
-    int64_t g = 0;
-    for (; g + kChunk * kLanes <= boxes; g += kChunk * kLanes) {
-      V far[kChunk];
-      for (int c = 0; c < kChunk; c++) far[c] = splat(-1.7e308);
-      for (int k = 0; k < p; k++)
-        for (int c = 0; c < kChunk; c++) {
-          const int64_t at = k * boxes + g + c * kLanes;
-          far[c] = max(far[c], max(load(low + at) - xi[k], xi[k] - load(high + at)));
-        }
-      for (int c = 0; c < kChunk; c++) store(out + i * boxes + g + c * kLanes, far[c]);
-    }
-    for (; g < boxes; g++) {
-      double far = -1.7e308;
-      for (int k = 0; k < p; k++) {
-        const double below = low[k * boxes + g] - xi[k], above = xi[k] - high[k * boxes + g];
-        far = below > far ? below : far, far = above > far ? above : far;
-      }
-      out[i * boxes + g] = far;
-    }
+    write_symmetric(d, out + i * d * d, [&](int64_t at) INLINE_LAMBDA { return -s.g[at][i % kLanes]; });
   }
 }
 
@@ -422,7 +393,6 @@ void fill_jbld(Kernels& k) {
   define<layout<InverseJob>, inverse>(k.inverse);
   define<layout<JbldJob>, pairwise>(k.jbld);
   define<layout<JbldPullbackJob>, pullback>(k.jbld_pullback);
-  define<take_nothing<BoxGapsJob>, box_gaps>(k.box_gaps);
 }
 
 }  // namespace knnpress::KNNPRESS_TARGET

@@ -75,17 +75,7 @@ struct JbldPullbackJob {
   double* out = nullptr;              // (m, d, d)
 };
 
-// out[i, g] = max over k of max(low[k, g] - x[i, k], x[i, k] - high[k, g]): how far x_i is from a box, in the maximum
-// norm
-struct BoxGapsJob {
-  const double *low = nullptr, *high = nullptr;  // (p, boxes)
-  const double* x = nullptr;          // (n, p)
-  int64_t boxes = 0, n = 0;
-  int p = 0;
-  double* out = nullptr;              // (n, boxes)
-};
-
-// ---- spectra of symmetric matrices: spectral.cpp --------------------------------------------------------------
+// ---- spectra of symmetric matrices: spectral.cpp, airm.cpp ----------------------------------------------------
 
 // Lower triangles are read. NaN where a matrix is not finite.
 struct EigenJob {
@@ -234,7 +224,7 @@ struct CloudSelfJob {
   int32_t* iterations = nullptr;
 };
 
-// ---- the rest: loss.cpp, moments.cpp --------------------------------------------------------------------------
+// ---- the rest: loss.cpp, moments.cpp, boxes.cpp ---------------------------------------------------------------
 
 // Distances of n points to m prototypes, and what the soft nearest-neighbour loss makes of them.
 struct LossJob {
@@ -259,6 +249,16 @@ struct MomentsJob {
   double* mean = nullptr;             // (n, d)
 };
 
+// out[i, g] = max over k of max(low[k, g] - x[i, k], x[i, k] - high[k, g]): how far x_i is from a box, in the maximum
+// norm
+struct BoxGapsJob {
+  const double *low = nullptr, *high = nullptr;  // (p, boxes)
+  const double* x = nullptr;          // (n, p)
+  int64_t boxes = 0, n = 0;
+  int p = 0;
+  double* out = nullptr;              // (n, boxes)
+};
+
 // ---- the table ------------------------------------------------------------------------------------------------
 
 struct Kernels {
@@ -268,7 +268,6 @@ struct Kernels {
   Kernel<InverseJob> inverse;
   Kernel<JbldJob> jbld;
   Kernel<JbldPullbackJob> jbld_pullback;
-  Kernel<BoxGapsJob> box_gaps;
   Kernel<EigenJob> eigen;
   Kernel<SpectralMapJob> spectral_map;
   Kernel<AirmJob> airm;
@@ -280,14 +279,16 @@ struct Kernels {
   Kernel<CloudSelfJob> cloud_self;
   Kernel<LossJob> loss;
   Kernel<MomentsJob> moments;
+  Kernel<BoxGapsJob> box_gaps;
 };
 
 #define KNNPRESS_FILLS(target)                                                                                       \
   namespace target {                                                                                                 \
-  void fill_jbld(Kernels&), fill_spectral(Kernels&), fill_sinkhorn(Kernels&), fill_clouds(Kernels&);                 \
-  void fill_loss(Kernels&), fill_moments(Kernels&);                                                                  \
+  void fill_jbld(Kernels&), fill_boxes(Kernels&), fill_spectral(Kernels&), fill_airm(Kernels&);                      \
+  void fill_sinkhorn(Kernels&), fill_clouds(Kernels&), fill_loss(Kernels&), fill_moments(Kernels&);                  \
   inline void fill(Kernels& k) {                                                                                     \
-    fill_jbld(k), fill_spectral(k), fill_sinkhorn(k), fill_clouds(k), fill_loss(k), fill_moments(k);                 \
+    fill_jbld(k), fill_boxes(k), fill_spectral(k), fill_airm(k);                                                     \
+    fill_sinkhorn(k), fill_clouds(k), fill_loss(k), fill_moments(k);                                                 \
   }                                                                                                                  \
   }
 KNNPRESS_FILLS(baseline)

@@ -48,7 +48,7 @@ void finish_by_newton(const SinkhornJob& job, int64_t p, double coarsest, int sp
 // What is good enough for a pair.
 INLINE double tol_of(const SinkhornJob& job, int64_t p) { return job.tols ? job.tols[p] : job.tol; }
 
-// A pair that nobody needs.
+// What is written for a pair that is left out.
 INLINE void leave_out(const SinkhornJob& job, int64_t p) {
   job.value[p] = __builtin_inf(), job.iterations[p] = 0, job.error[p] = 0.0;
 }

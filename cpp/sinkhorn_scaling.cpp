@@ -196,7 +196,7 @@ void solve_pairs(const SinkhornJob& job, const SinkhornScratch& scratch) {
   auto load_pair = [&](int lane) {
     while (job.limit && next < n_jobs && job.limit[next] == -__builtin_inf()) leave_out(job, next++);
     const int64_t p = pair[lane] = next < n_jobs ? next++ : -1;
-    if (p < 0) return;  // the lane goes on with what it has, and nobody looks
+    if (p < 0) return;  // no pair is left: the lane goes on with its last one, unread
     active++;
     iterations[lane] = 0;
     relaxation[lane] = {job.relaxation ? job.relaxation[p] : 0.0, 0.0};
@@ -226,7 +226,7 @@ void solve_pairs(const SinkhornJob& job, const SinkhornScratch& scratch) {
     copy_lane(lane);
     return t.reg * (dot_log(a, sx, padded) + dot_log(b, sz, padded));
   };
-  auto beyond_limit = [&](int lane, int step) {  // looked at ever more rarely, and not where it must be solved
+  auto beyond_limit = [&](int lane, int step) {  // asked after 1, 2, 4, 8, ... steps
     const double limit = job.limit ? job.limit[pair[lane]] : __builtin_inf();
     return (step & (step - 1)) == 0 && limit < __builtin_inf() && dual_value(lane) > limit;
   };

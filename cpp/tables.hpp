@@ -45,24 +45,26 @@ void run_in_scratch(const Kernel<Job>& kernel, const Job& job) {
 
 // ---- packed matrices ------------------------------------------------------------------------------------------
 
-// Writes the lower triangles of (d, d) matrices into packed panels, `width` of them side by side: those of a group. The
-// last group is filled up with its last matrix.
+// Writes the lower triangles of a group of (d, d) matrices into packed panels, side by side.
+inline void pack_group(const double* const* matrices, size_t width, int d, double* out) {
+  for (int j = 0; j < d; j += kPanel) {
+    if (size_t(d - j) * width > 4096 && stopped()) return;
+    for (int i = j; i < d; i++)
+      for (int c = j; c < j + kPanel; c++, out += width) {
+        const size_t at = size_t(std::max(i, c)) * d + std::min(i, c);
+        for (size_t l = 0; l < width; l++) out[l] = c < d ? matrices[l][at] : 0.0;
+      }
+  }
+}
+
+// All of n matrices, in groups of `width`; the last group is filled up with its last matrix.
 inline Buffer pack_matrices(const double* data, int64_t n, int d, size_t width) {
   const size_t size = packed_size(d), groups = (n + width - 1) / width;
   Buffer packed = allocate(product({groups, size, width}));
-  double* out = packed.get();
   std::vector<const double*> group(width);
-  for (size_t g = 0; g < groups; g++) {
-    if (g % 64 == 0 && stopped()) break;
+  for (size_t g = 0; g < groups && !(g % 64 == 0 && stopped()); g++) {
     for (size_t l = 0; l < width; l++) group[l] = data + std::min<size_t>(g * width + l, n - 1) * d * d;
-    for (int j = 0; j < d; j += kPanel) {
-      if (size_t(d - j) * width > 4096 && stopped()) return packed;
-      for (int i = j; i < d; i++)
-        for (int c = j; c < j + kPanel; c++, out += width) {
-          const size_t at = size_t(std::max(i, c)) * d + std::min(i, c);
-          for (size_t l = 0; l < width; l++) out[l] = c < d ? group[l][at] : 0.0;
-        }
-    }
+    pack_group(group.data(), width, d, packed.get() + g * size * width);
   }
   return packed;
 }

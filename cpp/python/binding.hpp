@@ -78,5 +78,6 @@ void bind_sinkhorn(nb::module_&);
 void bind_clouds(nb::module_&);
 void bind_loss(nb::module_&);
 void bind_moments(nb::module_&);
+void bind_boxes(nb::module_&);
 
 }  // namespace knnpress

@@ -119,4 +119,5 @@ NB_MODULE(_core, module) {
   bind_clouds(module);
   bind_loss(module);
   bind_moments(module);
+  bind_boxes(module);
 }
