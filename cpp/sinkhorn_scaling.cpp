@@ -336,6 +336,7 @@ void pull_back(const SinkhornPullbackJob& job, const SinkhornScratch& scratch) {
   constexpr int kPairs = KNNPRESS_TARGET::kPairs<T>;
   const int d = t.n_bins;
   const int64_t n = job.n, m = job.m;
+  const double *x = job.x, *potential_x = job.potential_x, *weight = job.weight, tolerance = job.tolerance;
   const Lanes<T> s = clear_lanes<T>(t, scratch);
   double* column = scratch.column[0];
   Patience patience;
@@ -359,11 +360,11 @@ void pull_back(const SinkhornPullbackJob& job, const SinkhornScratch& scratch) {
       count = 0;
     };
     for (int64_t i = 0; i < n; i++) {
-      const double w = job.weight[i * m + j];
-      if (!(w > job.tolerance || w < -job.tolerance)) continue;
+      const double w = weight[i * m + j];
+      if (!(w > tolerance || w < -tolerance)) continue;
       if (patience.over(20 * int64_t(d) * d)) return;
-      const double* a = job.x + i * d;
-      scaling_of(job.potential_x + (i * m + j) * d, a, t, column);
+      const double* a = x + i * d;
+      scaling_of(potential_x + (i * m + j) * d, a, t, column);
       for (int k = 0; k < d; k++) s.x.scaled[int64_t(k) * kPairs + count] = T(a[k] * column[k]);
       weights[count++] = w;
       if (count == kPairs) flush();

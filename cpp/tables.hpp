@@ -46,7 +46,8 @@ void run_in_scratch(const Kernel<Job>& kernel, const Job& job) {
 // ---- packed matrices ------------------------------------------------------------------------------------------
 
 // Writes the lower triangles of a group of (d, d) matrices into packed panels, side by side.
-inline void pack_group(const double* const* matrices, size_t width, int d, double* out) {
+template <size_t width>
+void pack_group(const double* const* matrices, int d, double* out) {
   for (int j = 0; j < d; j += kPanel) {
     if (size_t(d - j) * width > 4096 && stopped()) return;
     for (int i = j; i < d; i++)
@@ -57,14 +58,15 @@ inline void pack_group(const double* const* matrices, size_t width, int d, doubl
   }
 }
 
-// All of n matrices, in groups of `width`; the last group is filled up with its last matrix.
+// All of n matrices, in groups of 1, 2, 4 or 8; the last group is filled up with its last matrix.
 inline Buffer pack_matrices(const double* data, int64_t n, int d, size_t width) {
   const size_t size = packed_size(d), groups = (n + width - 1) / width;
   Buffer packed = allocate(product({groups, size, width}));
   std::vector<const double*> group(width);
+  auto* pack = width == 1 ? pack_group<1> : width == 2 ? pack_group<2> : width == 4 ? pack_group<4> : pack_group<8>;
   for (size_t g = 0; g < groups && !(g % 64 == 0 && stopped()); g++) {
     for (size_t l = 0; l < width; l++) group[l] = data + std::min<size_t>(g * width + l, n - 1) * d * d;
-    pack_group(group.data(), width, d, packed.get() + g * size * width);
+    pack(group.data(), d, packed.get() + g * size * width);
   }
   return packed;
 }
