@@ -1,7 +1,7 @@
 # Every target makes its own virtual environment in .venv and installs what it needs; the second time is quick.
 PYTHON ?= python3.11
 BIN := .venv/bin
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*.[ch]pp cpp/python/*.[ch]pp)
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DELETE_ON_ERROR:

@@ -25,25 +25,26 @@
 
 namespace knnpress::KNNPRESS_TARGET {
 
-constexpr int W = KNNPRESS_LANES;
-typedef double V __attribute__((vector_size(W * 8)));
-typedef double Loose __attribute__((vector_size(W * 8), aligned(8), may_alias));  // for unaligned loads and stores
-typedef uint64_t U __attribute__((vector_size(W * 8)));
+constexpr int kLanes = KNNPRESS_LANES;
+typedef double V __attribute__((vector_size(kLanes * 8)));
+// for unaligned loads and stores
+typedef double Unaligned __attribute__((vector_size(kLanes * 8), aligned(8), may_alias));
+typedef uint64_t Bits __attribute__((vector_size(kLanes * 8)));
 
 // Single precision, twice as many lanes: for what is refined later, or need not be exact.
-typedef float F __attribute__((vector_size(W * 8)));
-typedef uint32_t UF __attribute__((vector_size(W * 8)));
+typedef float F __attribute__((vector_size(kLanes * 8)));
+typedef uint32_t FloatBits __attribute__((vector_size(kLanes * 8)));
 template <class T>
 struct Vector;
 template <>
 struct Vector<double> {
   typedef V type;
-  static constexpr int lanes = W;
+  static constexpr int lanes = kLanes;
 };
 template <>
 struct Vector<float> {
   typedef F type;
-  static constexpr int lanes = 2 * W;
+  static constexpr int lanes = 2 * kLanes;
 };
 
 // Accumulators of a register tile: 12 of 16 registers, or 24 of 32.
@@ -93,18 +94,18 @@ INLINE void for_row_tiles(int begin, int end, Body body) {
 
 INLINE V splat(double x) { return x - V{}; }
 INLINE F splat(float x) { return x - F{}; }
-INLINE V load(const double* p) { return *reinterpret_cast<const Loose*>(p); }
-INLINE V load(const float* p) {  // W floats, widened
-  typedef float Half __attribute__((vector_size(W * 4), aligned(4), may_alias));
+INLINE V load(const double* p) { return *reinterpret_cast<const Unaligned*>(p); }
+INLINE V load(const float* p) {  // kLanes floats, widened
+  typedef float Half __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
   return __builtin_convertvector(*reinterpret_cast<const Half*>(p), V);
 }
-INLINE void store(double* p, V x) { *reinterpret_cast<Loose*>(p) = x; }
+INLINE void store(double* p, V x) { *reinterpret_cast<Unaligned*>(p) = x; }
 template <class X>
 INLINE X max(X a, X b) { return a > b ? a : b; }
 template <class X>
 INLINE X min(X a, X b) { return a < b ? a : b; }
-INLINE V abs(V x) { return (V)((U)x & 0x7fffffffffffffffULL); }
-INLINE F abs(F x) { return (F)((UF)x & 0x7fffffffU); }
+INLINE V abs(V x) { return (V)((Bits)x & 0x7fffffffffffffffULL); }
+INLINE F abs(F x) { return (F)((FloatBits)x & 0x7fffffffU); }
 // Vector extensions know no square root.
 INLINE V square_root(V x) {
 #if defined(__AVX512F__)
@@ -116,7 +117,7 @@ INLINE V square_root(V x) {
 #elif defined(__aarch64__)
   return (V)vsqrtq_f64((float64x2_t)x);
 #else
-  for (int l = 0; l < W; l++) x[l] = __builtin_sqrt(x[l]);
+  for (int l = 0; l < kLanes; l++) x[l] = __builtin_sqrt(x[l]);
   return x;
 #endif
 }
@@ -134,25 +135,25 @@ INLINE V inverse_square_root(V x) {
 }
 INLINE double sum(V x) {
   double s = 0;
-  for (int l = 0; l < W; l++) s += x[l];
+  for (int l = 0; l < kLanes; l++) s += x[l];
   return s;
 }
 INLINE double sum(const F& x) {  // in double precision
   const float* p = reinterpret_cast<const float*>(&x);
-  return sum(load(p) + load(p + W));
+  return sum(load(p) + load(p + kLanes));
 }
 
-// W vectors become their transpose: halves of pairs H apart change places, then halves of halves.
+// kLanes vectors become their transpose: halves of pairs H apart change places, then halves of halves.
 template <int H, std::size_t... k>
 INLINE void exchange(V& a, V& b, std::index_sequence<k...>) {
-  const V upper = __builtin_shufflevector(a, b, (k & H ? W + k - H : k)...);
-  b = __builtin_shufflevector(a, b, (k & H ? W + k : k + H)...);
+  const V upper = __builtin_shufflevector(a, b, (k & H ? kLanes + k - H : k)...);
+  b = __builtin_shufflevector(a, b, (k & H ? kLanes + k : k + H)...);
   a = upper;
 }
-template <int H = W / 2>
-INLINE void transpose(V (&x)[W]) {
-  for (int i = 0; i < W; i++)
-    if (!(i & H)) exchange<H>(x[i], x[i + H], std::make_index_sequence<W>{});
+template <int H = kLanes / 2>
+INLINE void transpose(V (&x)[kLanes]) {
+  for (int i = 0; i < kLanes; i++)
+    if (!(i & H)) exchange<H>(x[i], x[i + H], std::make_index_sequence<kLanes>{});
   if constexpr (H > 1) transpose<H / 2>(x);
 }
 
@@ -163,13 +164,13 @@ constexpr double kShifter = 6755399441055744.0;
 constexpr uint64_t kShifterBits = 0x4338000000000000ULL;
 constexpr double kSmallestNormal = 2.2250738585072014e-308;
 
-INLINE U exponent(V x) { return (U)x >> 52; }  // biased; x positive and normal
-INLINE V mantissa(V x) { return (V)(((U)x & kMantissa) | kOne); }
-INLINE V to_double(U small) { return (V)(small + kShifterBits) - kShifter; }
+INLINE Bits exponent(V x) { return (Bits)x >> 52; }  // biased; x positive and normal
+INLINE V mantissa(V x) { return (V)(((Bits)x & kMantissa) | kOne); }
+INLINE V to_double(Bits small) { return (V)(small + kShifterBits) - kShifter; }
 
 // log(mantissa * 2^(biased_exponents - bias)) for mantissa in [1, 2): atanh series on [sqrt(1/2), sqrt(2)].
-INLINE V log_scaled(V mantissa, U biased_exponents, double bias) {
-  U high = (U)(mantissa > 1.4142135623730951);  // true is -1
+INLINE V log_scaled(V mantissa, Bits biased_exponents, double bias) {
+  Bits high = (Bits)(mantissa > 1.4142135623730951);  // true is -1
   V m = mantissa > 1.4142135623730951 ? 0.5 * mantissa : mantissa;
   V s = (m - 1.0) / (m + 1.0), t = s * s, p = splat(2.0 / 21);
   for (int k = 19; k > 0; k -= 2) p = p * t + 2.0 / k;
@@ -187,7 +188,7 @@ INLINE V exp(V x) {
                                           1.0 / 120,   1.0 / 720,    1.0 / 5040,    1.0 / 40320,   1.0 / 362880,
                                           1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600};
   for (int i = 12; i >= 0; i--) p = p * r + inverse_factorial[i];
-  V scale = (V)(((U)shifted - kShifterBits + 1023) << 52);
+  V scale = (V)(((Bits)shifted - kShifterBits + 1023) << 52);
   return x < -700.0 ? V{} : p * scale;
 }
 

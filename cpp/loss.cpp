@@ -1,28 +1,38 @@
-// The soft nearest-neighbour loss of a block of distances and its derivative, one point at a time, W prototypes per
-// vector. learning/loss.py has the formulas.
-#include "lanes.hpp"
+// The soft nearest-neighbour loss of a block of distances and its derivative, one point at a time, a prototype per lane.
+// learning/loss.py has the formulas.
+#include "arena.hpp"
 
 namespace knnpress::KNNPRESS_TARGET {
 namespace {
 
 constexpr double kRare = 1e-200;  // chance of a right label below which its parts may have underflowed
 
-INLINE int64_t padded(int64_t m) { return (m + W - 1) / W * W; }
+INLINE int64_t padded(int64_t m) { return (m + kLanes - 1) / kLanes * kLanes; }
 INLINE V* vectors(double* p) { return reinterpret_cast<V*>(p); }
 INLINE double log_of(double x) { return log(splat(x))[0]; }
 INLINE double exp_of(double x) { return exp(splat(x))[0]; }
 
-int64_t loss_work(int64_t m) { return 5 * padded(m); }
+// A number per prototype, padded with zeros to whole vectors.
+struct Row {
+  double *row, *own_mark, *real_mark, *all, *own;
+};
+Row layout(Arena& arena, const LossJob& job) {
+  const int64_t size = padded(job.m);
+  Row r;
+  r.row = arena.take<double>(size), r.own_mark = arena.take<double>(size), r.real_mark = arena.take<double>(size);
+  r.all = arena.take<double>(size), r.own = arena.take<double>(size);
+  return r;
+}
 
-double soft_neighbor_loss(const LossJob& job, double* work, double* gradient) {
-  const int64_t m = job.m, groups = padded(m) / W;
-  double *row = work, *own_mark = row + padded(m), *real_mark = own_mark + padded(m);
-  double *all = real_mark + padded(m), *own = all + padded(m);
+void soft_neighbor_loss(const LossJob& job, const Row& pieces) {
+  const int64_t m = job.m, groups = padded(m) / kLanes;
+  double *row = pieces.row, *own_mark = pieces.own_mark, *real_mark = pieces.real_mark;
+  double *all = pieces.all, *own = pieces.own, *gradient = job.gradient;
   for (int64_t j = 0; j < padded(m); j++) real_mark[j] = j < m, row[j] = own_mark[j] = 0;
   Patience patience;
   double sum_of_losses = 0;
   for (int64_t i = 0; i < job.n; i++) {
-    if (patience.over(32 * m)) return 0;
+    if (patience.over(32 * m)) return;
     const double* D = job.D + i * m;
     const uint8_t* same = job.same + i * m;
     double nearest = D[0], nearest_own = __builtin_inf();
@@ -71,14 +81,13 @@ double soft_neighbor_loss(const LossJob& job, double* work, double* gradient) {
     for (int64_t j = 0; j < m; j++) gradient[i * m + j] = row[j];
     for (int64_t j = m; j < padded(m); j++) row[j] = 0;
   }
-  return sum_of_losses;
+  *job.loss = sum_of_losses;
 }
 
 }  // namespace
 
 void fill_loss(Kernels& k) {
-  k.soft_neighbor_loss = soft_neighbor_loss;
-  k.loss_work = loss_work;
+  define<layout, soft_neighbor_loss>(k.loss);
 }
 
 }  // namespace knnpress::KNNPRESS_TARGET

@@ -1,7 +1,7 @@
-// Means and second moments of signals: products of every two channels, summed over time, W times per vector. A tile of
+// Means and second moments of signals: products of every two channels, summed over time, a moment per lane. A tile of
 // R x R pairs of channels shares its loads, and a piece of the signal that fits into the first cache serves all tiles
 // before the next one is read.
-#include "lanes.hpp"
+#include "arena.hpp"
 
 namespace knnpress::KNNPRESS_TARGET {
 namespace {
@@ -12,7 +12,17 @@ constexpr int64_t kPiece = 3072;  // doubles of a signal that are worked on at a
 INLINE int tiles_of(int d) { return (d + R - 1) / R; }
 INLINE int64_t pairs_of(int d) { return int64_t(tiles_of(d)) * (tiles_of(d) + 1) / 2; }
 
-int64_t moments_work(int d) { return W * (pairs_of(d) * R * R + int64_t(tiles_of(d)) * R + d); }
+struct Sums {
+  V *products, *sums;  // of tiles of pairs of channels, and of channels
+  double* tail;        // (d, kLanes): the last, incomplete vector of each channel
+};
+Sums layout(Arena& arena, const MomentsJob& job) {
+  Sums s;
+  s.products = arena.take<V>(pairs_of(job.d) * R * R);
+  s.sums = arena.take<V>(int64_t(tiles_of(job.d)) * R);
+  s.tail = arena.take<double>(int64_t(job.d) * kLanes);
+  return s;
+}
 
 // products[r, s] += sum_t x_r z_s and sums[r] += sum_t x_r, lane by lane, over `length` vectors.
 template <bool kDiagonal>
@@ -22,11 +32,11 @@ INLINE void add_tile(const double* const* x, const double* const* z, int64_t len
     for (int s = 0; s < R; s++) c[r][s] = products[r * R + s];
     if (kDiagonal) total[r] = sums[r];
   }
-  for (int64_t t = 0; t < length * W; t += W) {
+  for (int64_t t = 0; t < length * kLanes; t += kLanes) {
     V a[R];
-    for (int r = 0; r < R; r++) a[r] = *reinterpret_cast<const Loose*>(x[r] + t);
+    for (int r = 0; r < R; r++) a[r] = *reinterpret_cast<const Unaligned*>(x[r] + t);
     for (int s = 0; s < R; s++) {
-      const V b = kDiagonal ? a[s] : V(*reinterpret_cast<const Loose*>(z[s] + t));
+      const V b = kDiagonal ? a[s] : V(*reinterpret_cast<const Unaligned*>(z[s] + t));
       for (int r = 0; r < R; r++) c[r][s] += a[r] * b;
     }
     if (kDiagonal)
@@ -38,11 +48,13 @@ INLINE void add_tile(const double* const* x, const double* const* z, int64_t len
   }
 }
 
-void moments(const double* signals, int64_t n, int d, int64_t length, double* work, double* second, double* mean) {
-  const int tiles = tiles_of(d);
-  V *products = reinterpret_cast<V*>(work), *sums = products + pairs_of(d) * R * R;
-  double* tail = reinterpret_cast<double*>(sums + tiles * R);
-  const int64_t whole = length / W, rest = length % W, piece = kPiece / d / W + 8;
+void moments(const MomentsJob& job, const Sums& pieces) {
+  const int d = job.d, tiles = tiles_of(d);
+  const int64_t length = job.length;
+  V *products = pieces.products, *sums = pieces.sums;
+  const double* signals = job.signals;
+  double *tail = pieces.tail, *second = job.second, *mean = job.mean;
+  const int64_t whole = length / kLanes, rest = length % kLanes, piece = kPiece / d / kLanes + 8;
   Patience patience;
 
   // channels beyond the last one are the last one again; what comes of them is not kept
@@ -63,16 +75,18 @@ void moments(const double* signals, int64_t n, int d, int64_t length, double* wo
     }
   };
 
-  for (int64_t k = 0; k < n; k++, signals += int64_t(d) * length, second += int64_t(d) * d, mean += d) {
-    for (int64_t v = 0; v < pairs_of(d) * R * R + tiles * R; v++) products[v] = V{};
+  for (int64_t k = 0; k < job.n; k++, signals += int64_t(d) * length, second += int64_t(d) * d, mean += d) {
+    for (int64_t v = 0; v < pairs_of(d) * R * R; v++) products[v] = V{};
+    for (int64_t v = 0; v < tiles * R; v++) sums[v] = V{};
     for (int64_t start = 0; start < whole; start += piece) {
-      if (patience.over(piece * W * d * d / 2)) return;
-      add(signals + start * W, length, whole - start < piece ? whole - start : piece);
+      if (patience.over(piece * kLanes * d * d / 2)) return;
+      add(signals + start * kLanes, length, whole - start < piece ? whole - start : piece);
     }
     if (rest) {
       for (int i = 0; i < d; i++)
-        for (int64_t t = 0; t < W; t++) tail[i * W + t] = t < rest ? signals[i * length + whole * W + t] : 0.0;
-      add(tail, W, 1);
+        for (int64_t t = 0; t < kLanes; t++)
+          tail[i * kLanes + t] = t < rest ? signals[i * length + whole * kLanes + t] : 0.0;
+      add(tail, kLanes, 1);
     }
     const V* at = products;
     for (int i = 0; i < tiles * R; i += R)
@@ -87,8 +101,7 @@ void moments(const double* signals, int64_t n, int d, int64_t length, double* wo
 }  // namespace
 
 void fill_moments(Kernels& k) {
-  k.moments = moments;
-  k.moments_work = moments_work;
+  define<layout, moments>(k.moments);
 }
 
 }  // namespace knnpress::KNNPRESS_TARGET

@@ -15,7 +15,7 @@ def matrices(rng: np.random.Generator) -> dict[str, Any]:
     """Kernels of symmetric positive definite matrices; 13 of them fill no vector."""
     A = rng.normal(size=(22, 11, 30))
     X = A @ A.transpose(0, 2, 1) / 30
-    x, z = _core.SpdBatch(X[:13], True), _core.SpdBatch(X[13:], False)
+    x, z = _core.SpdLanes(X[:13]), _core.SpdSequence(X[13:])
     weight = rng.normal(size=(13, 9))
     values, vectors, only = np.empty((13, 11)), np.empty((13, 11, 11)), np.empty((13, 11))
     _core.eigen(X[:13], values, vectors)

@@ -15,7 +15,7 @@ SHAPES = [(1, 1), (1, 3), (3, 1), (7, 2), (8, 4), (19, 5)]  # below, at and beyo
 
 
 def batches(X, Z):
-    return _core.SpdBatch(X, True), _core.SpdBatch(Z, False)
+    return _core.SpdLanes(X), _core.SpdSequence(Z)
 
 
 # ---- instruction sets -----------------------------------------------------------------------------------------
@@ -70,11 +70,11 @@ def test_matrices_are_sound_if_finite_symmetric_positive_definite_and_of_moderat
                 assert not is_sound(row, mirror(value))
 
 
-@pytest.mark.parametrize("lanes", [True, False])
+@pytest.mark.parametrize("pack", [_core.SpdLanes, _core.SpdSequence])
 @pytest.mark.parametrize("d", DIMS)
-def test_logdet_and_margin_are_those_of_the_cholesky_factor(rng, d, lanes):
+def test_logdet_and_margin_are_those_of_the_cholesky_factor(rng, d, pack):
     X = random_spd(rng, 19, d)
-    batch = _core.SpdBatch(X, lanes)
+    batch = pack(X)
     assert_allclose(batch.logdet, reference.logdet(X), rtol=1e-13, atol=1e-12)
     pivots = np.diagonal(np.linalg.cholesky(X), axis1=1, axis2=2) ** 2
     assert_allclose(batch.margin, (pivots / np.diagonal(X, axis1=1, axis2=2)).min(axis=1), rtol=1e-11)
@@ -83,7 +83,7 @@ def test_logdet_and_margin_are_those_of_the_cholesky_factor(rng, d, lanes):
 def test_margin_of_a_matrix_that_is_not_positive_definite_is_not_positive(rng):
     X = random_spd(rng, 5, 4)
     X[2] -= 1.5 * np.linalg.eigvalsh(X[2])[0] * np.eye(4)
-    assert ((_core.SpdBatch(X, True).margin > 0) == [True, True, False, True, True]).all()
+    assert ((_core.SpdLanes(X).margin > 0) == [True, True, False, True, True]).all()
 
 
 def test_logdet_of_more_than_a_thousand_pivots_neither_overflows_nor_underflows(rng):
@@ -128,8 +128,8 @@ def test_jbld_of_numbers_is_accurate_to_the_last_digits_over_the_whole_range(rng
 
 def test_logarithms_are_accurate_to_the_last_digit(rng):
     x = np.concatenate([rng.uniform(0.5, 2.0, 500), np.sqrt(2) + np.arange(-5, 5) * 1e-16, [1.0, 1 + 1e-15]])
-    assert_allclose(_core.SpdBatch(x[:, None, None], True).logdet, np.log(x), rtol=0, atol=3e-16)
-    assert_allclose(_core.SpdBatch(1e300 * x[:, None, None], True).logdet, np.log(1e300 * x), rtol=4e-16)
+    assert_allclose(_core.SpdLanes(x[:, None, None]).logdet, np.log(x), rtol=0, atol=3e-16)
+    assert_allclose(_core.SpdLanes(1e300 * x[:, None, None]).logdet, np.log(1e300 * x), rtol=4e-16)
 
 
 @pytest.mark.parametrize("d", DIMS)
@@ -597,6 +597,17 @@ def test_a_self_term_does_not_depend_on_the_histograms_solved_with_it(rng, times
         assert np.array_equal(a[0], b[27])
 
 
+def test_groups_that_a_mask_leaves_out_are_infinitely_far(rng):
+    X, Z = random_spd(rng, 19, 3), random_spd(rng, 5, 3)
+    x, z = batches(X, Z)
+    mask = rng.random((x.groups, 5)) < 0.5
+    D = _core.jbld_pairwise(x, z, mask=mask)
+    assert_array_equal(D, np.where(np.repeat(mask, x.lanes, axis=0)[:19], _core.jbld_pairwise(x, z), np.inf))
+    lower, limit = np.full(mask.shape, 2.0), np.full(19, 1.0)  # beyond their limit: all left out
+    assert np.isinf(_core.jbld_pairwise(x, z, lower, limit, mask)).all()
+    assert np.isfinite(_core.jbld_pairwise(x, z, lower, limit + 1.0, np.ones_like(mask))).all()
+
+
 # ---- shapes that do not fit -----------------------------------------------------------------------------------
 
 EYES, HALVES = np.stack([np.eye(2)] * 3), np.full((3, 2), 0.5)
@@ -605,11 +616,10 @@ EYES, HALVES = np.stack([np.eye(2)] * 3), np.full((3, 2), 0.5)
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: _core.SpdBatch(np.ones((2, 3, 4)), True),
-        lambda: _core.SpdBatch(np.ones((2, 0, 0)), True),
-        lambda: _core.jbld_pairwise(_core.SpdBatch(EYES, True), _core.SpdBatch(np.ones((1, 3, 3)), False)),
-        lambda: _core.jbld_pairwise(_core.SpdBatch(EYES, False), _core.SpdBatch(EYES, False)),
-        lambda: _core.jbld_pairwise(_core.SpdBatch(EYES, True), _core.SpdBatch(EYES, True)),
+        lambda: _core.SpdLanes(np.ones((2, 3, 4))),
+        lambda: _core.SpdLanes(np.ones((2, 0, 0))),
+        lambda: _core.jbld_pairwise(_core.SpdLanes(EYES), _core.SpdSequence(np.ones((1, 3, 3)))),
+        lambda: _core.jbld_pairwise(*batches(EYES, EYES), mask=np.ones((3, 2), dtype=bool)),
         lambda: _core.jbld_pullback(*batches(EYES, EYES[:1]), np.ones((1, 3)), 0.0),
         lambda: _core.SinkhornCost(np.ones((2, 3)), 1.0),
         lambda: _core.SinkhornCost(np.ones((0, 0)), 1.0),
@@ -632,9 +642,15 @@ def test_arrays_that_do_not_fit_together_are_refused(call):
 
 def test_arrays_of_another_rank_are_refused():
     with pytest.raises(TypeError):
-        _core.SpdBatch(np.eye(2), True)
+        _core.SpdLanes(np.eye(2))
     with pytest.raises(TypeError):
         solve(np.ones(2), 1.0, HALVES, HALVES)
+
+
+@pytest.mark.parametrize("pack", [_core.SpdLanes, _core.SpdSequence])
+def test_two_batches_of_one_layout_are_refused(pack):
+    with pytest.raises(TypeError):
+        _core.jbld_pairwise(pack(EYES), pack(EYES))
 
 
 # ---- moments of signals

@@ -29,10 +29,10 @@ def misaligned(X):
 
 def test_no_matrices(rng):
     none, some = np.empty((0, 3, 3)), random_spd(rng, 5, 3)
-    x, z = _core.SpdBatch(none, True), _core.SpdBatch(none, False)
+    x, z = _core.SpdLanes(none), _core.SpdSequence(none)
     assert x.logdet.shape == x.margin.shape == z.logdet.shape == (0,)
     assert x.inverse().shape == (0, 3, 3)
-    X, Z = _core.SpdBatch(some, True), _core.SpdBatch(some, False)
+    X, Z = _core.SpdLanes(some), _core.SpdSequence(some)
     assert _core.jbld_pairwise(x, Z).shape == (0, 5)
     assert _core.jbld_pairwise(X, z).shape == (5, 0)
     assert _core.jbld_pairwise(x, z).shape == (0, 0)
@@ -70,7 +70,7 @@ def test_no_iterations_count_as_one(rng, reg, max_iter):
 @pytest.mark.parametrize("d", [20_001, 2**29, 2**30 - 1])
 def test_matrices_too_wide_to_be_counted_are_refused(d):
     with pytest.raises(ValueError, match="1 to 20000 wide"):
-        _core.SpdBatch(np.empty((0, d, d), dtype=np.float64), True)
+        _core.SpdLanes(np.empty((0, d, d), dtype=np.float64))
 
 
 @pytest.mark.parametrize("bins", [2**32 + 4, 2**31, 5, 0])
@@ -103,10 +103,10 @@ def test_a_result_beyond_all_memory_is_refused_and_the_core_works_on(rng):
 def test_the_core_refuses_misaligned_arrays(rng):
     X, H, W = random_spd(rng, 5, 3), random_histograms(rng, 5, 4), np.ones((5, 5))
     cost, kept = _core.SinkhornCost(M, 0.5), (np.zeros((5, 5, 4)), np.zeros((5, 5)))
-    x, z = _core.SpdBatch(X, True), _core.SpdBatch(X, False)
+    x, z = _core.SpdLanes(X), _core.SpdSequence(X)
     for call in (
-        lambda: _core.SpdBatch(misaligned(X), True),
-        lambda: _core.SpdBatch(misaligned(X), False),
+        lambda: _core.SpdLanes(misaligned(X)),
+        lambda: _core.SpdSequence(misaligned(X)),
         lambda: _core.jbld_pullback(x, z, misaligned(W), 0.0),
         lambda: _core.SinkhornCost(misaligned(M), 0.5),
         lambda: _core.sinkhorn_self(cost, misaligned(H), 1e-5, 10),
@@ -139,6 +139,6 @@ def test_arrays_need_no_more_alignment_than_a_double(rng, offset):
     shifted = [np.empty(A.size + offset)[offset:].reshape(A.shape) for A in (X, H)]
     for view, A in zip(shifted, (X, H), strict=True):
         view[...] = A
-    assert_array_equal(_core.SpdBatch(shifted[0], True).logdet, _core.SpdBatch(X, True).logdet)
+    assert_array_equal(_core.SpdLanes(shifted[0]).logdet, _core.SpdLanes(X).logdet)
     cost = _core.SinkhornCost(M, 0.5)
     assert_array_equal(_core.sinkhorn_self(cost, shifted[1], 1e-6, 100)[0], _core.sinkhorn_self(cost, H, 1e-6, 100)[0])

@@ -18,7 +18,8 @@ from knnpress import _core
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-FILES = ("jbld", "sinkhorn", "clouds", "spectral", "loss", "moments")
+FILES = ("jbld", "spectral", "airm", "sinkhorn", "sinkhorn_scaling", "sinkhorn_logs", "sinkhorn_newton", "clouds")
+FILES += ("loss", "moments", "boxes")
 #: As CMakeLists.txt has them
 OPTIONS = ["-std=c++17", "-fno-tree-vectorize", "-fno-math-errno", "-ffp-contract=fast", "-fvisibility=hidden"]
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-DKNNPRESS_TARGET=baseline")

@@ -27,14 +27,14 @@ HISTOGRAMS = """
 
 #: What comes before, and what is interrupted; all take many seconds.
 WORK = {
-    "jbld check": (MATRICES, "_core.SpdBatch(np.eye(3000)[None], True)"),
+    "jbld check": (MATRICES, "_core.SpdLanes(np.eye(3000)[None])"),
     "jbld pairwise": (MATRICES, "geometries.JBLD().pairwise(X, n_jobs=1)"),
     "jbld pairwise, two threads": (MATRICES, "geometries.JBLD().pairwise(X, n_jobs=2)"),
     "jbld pullback": (
-        MATRICES + "    x, z, W = _core.SpdBatch(X, True), _core.SpdBatch(X, False), np.ones((1200, 1200))\n",
+        MATRICES + "    x, z, W = _core.SpdLanes(X), _core.SpdSequence(X), np.ones((1200, 1200))\n",
         "_core.jbld_pullback(x, z, W, 0.0)",
     ),
-    "jbld inverse": (MATRICES + "    x = _core.SpdBatch(X, True)\n", "[x.inverse() for _ in range(1000)]"),
+    "jbld inverse": (MATRICES + "    x = _core.SpdLanes(X)\n", "[x.inverse() for _ in range(1000)]"),
     "airm pairwise": (MATRICES, "geometries.AIRM().pairwise(X, n_jobs=1)"),
     "airm pairwise, two threads": (MATRICES, "geometries.AIRM().pairwise(X, n_jobs=2)"),
     "airm centroid": (MATRICES, "[geometries.AIRM().centroid(X) for _ in range(100)]"),

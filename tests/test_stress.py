@@ -28,7 +28,7 @@ def work(call):
     rng = np.random.default_rng(call)
     X, H = spd(rng, 30 + call % 9, 1 + call % 7), histograms(rng, 5 + call % 9)  # long enough for calls to meet
     W, V = rng.normal(size=(len(X), len(X))), rng.normal(size=(len(H), len(H)))
-    x, z = _core.SpdBatch(X, True), _core.SpdBatch(X[::-1].copy(), False)
+    x, z = _core.SpdLanes(X), _core.SpdSequence(X[::-1].copy())
     cost = _core.SinkhornCost(GROUND_COST, (0.5, 5e-3)[call % 2])
     potential = np.zeros((len(H), len(H), H.shape[1]))
     return [
@@ -74,7 +74,7 @@ def test_importing_the_core_does_not_bring_the_lock_back():
 
 def test_the_core_serves_threads_that_share_their_arrays(rng):
     X, H = spd(rng, 150, 6), histograms(rng, 23)
-    x, z = _core.SpdBatch(X, True), _core.SpdBatch(X, False)
+    x, z = _core.SpdLanes(X), _core.SpdSequence(X)
     cost = _core.SinkhornCost(GROUND_COST, 0.5)
     calls = [
         lambda: _core.jbld_pairwise(x, z),

@@ -2,13 +2,10 @@
 //
 // A case is the number of a kernel, four sizes and four settings, then arrays of doubles, each after its length; the
 // answer is one array after its length. tests/test_cross.py writes the cases and knows the answers.
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
-#include "../../cpp/kernels.hpp"
+#include "../../cpp/tables.hpp"
 
 namespace knnpress {
 bool stopped() { return false; }
@@ -16,83 +13,24 @@ bool stopped() { return false; }
 
 using namespace knnpress;
 
-struct Aligned {  // 64 bytes, as the kernels want
-  double* data;
-  explicit Aligned(size_t n) : data(static_cast<double*>(std::aligned_alloc(64, (n * 8 + 127) / 64 * 64))) {
-    if (!data) std::abort();
-    std::fill_n(data, n, 0.0);
-  }
-  ~Aligned() { std::free(data); }
-  Aligned(const Aligned&) = delete;
-  operator double*() { return data; }
-};
-
 static Kernels kernels{};
 
 static bool read(void* to, size_t bytes) { return std::fread(to, 1, bytes, stdin) == bytes; }
 
-// Lower triangles of matrices in panels, `width` of them side by side; the last fills what is missing.
-static void pack(const double* x, int64_t n, int d, size_t width, double* out) {
-  for (int64_t first = 0; first < n; first += int64_t(width))
-    for (int j = 0; j < d; j += kPanel)
-      for (int i = j; i < d; i++)
-        for (int c = j; c < j + kPanel; c++)
-          for (size_t l = 0; l < width; l++) {
-            const double* matrix = x + size_t(std::min<int64_t>(first + int64_t(l), n - 1)) * d * d;
-            *out++ = c < d ? matrix[std::max(i, c) * d + std::min(i, c)] : 0.0;
-          }
-}
-
 struct Batch {
-  int64_t groups;
-  Aligned matrices, rows, logdet, margin;
+  Buffer lanes, sequence, logdet, margin;
   Batch(const double* x, int64_t n, int d)
-      : groups((n + kernels.lanes - 1) / kernels.lanes), matrices(groups * kernels.lanes * packed_size(d)),
-        rows(n * packed_size(d)), logdet(groups * kernels.lanes), margin(groups * kernels.lanes) {
-    pack(x, n, d, kernels.lanes, matrices);
-    pack(x, n, d, 1, rows);
-    Aligned work(kernels.jbld_work(d));
-    kernels.logdet(matrices, groups, d, work, logdet, margin);
-  }
-};
-
-// As `SinkhornCost` of module.cpp.
-struct Cost {
-  int d, rows, padded;
-  Aligned kernel, kernel_t, plan_cost, cost, cost_t;
-  SinkhornTables tables{};
-  Cost(const double* m, int d_, double reg)
-      : d(d_), rows(kernels.tile_rows), padded(round_up(d_)), kernel(d * padded), kernel_t(d * padded),
-        plan_cost(d * padded), cost(d * padded), cost_t(d * padded) {
-    double largest = 0;
-    for (int i = 0; i < d; i++)
-      for (int j = 0; j < d; j++) {
-        const double raw = m[i * d + j], c = raw / reg, k = std::exp(-c);
-        cost[i * padded + j] = c, cost_t[j * padded + i] = c, plan_cost[i * padded + j] = k * raw;
-        kernel[(i / rows * d + j) * rows + i % rows] = k;
-        kernel_t[(j / rows * d + i) * rows + j % rows] = k;
-        largest = std::max(largest, c);
-      }
-    for (int i = d; i < padded; i++)
-      for (int j = 0; j < d && i / rows == (d - 1) / rows; j++) {
-        kernel[(i / rows * d + j) * rows + i % rows] = kernel[j * rows];
-        kernel_t[(i / rows * d + j) * rows + i % rows] = kernel_t[j * rows];
-      }
-    tables = {d, padded, largest <= 300.0, false, reg, 1.0, kernel, kernel_t, nullptr, nullptr, plan_cost, cost, cost_t};
-  }
-  static int round_up(int d) {
-    const int step = std::max(kernels.tile_rows, kernels.lanes);
-    return (d + step - 1) / step * step;
+      : lanes(pack_matrices(x, n, d, kernels.lanes)), sequence(pack_matrices(x, n, d, 1)) {
+    LogdetJob job;
+    job.x = lanes.get(), job.groups = (n + kernels.lanes - 1) / kernels.lanes, job.d = d;
+    logdet = allocate(job.groups * kernels.lanes), margin = allocate(job.groups * kernels.lanes);
+    job.logdet = logdet.get(), job.margin = margin.get();
+    run_in_scratch(kernels.logdet, job);
   }
 };
 
 int main() {
-  baseline::fill_jbld(kernels);
-  baseline::fill_sinkhorn(kernels);
-  baseline::fill_spectral(kernels);
-  baseline::fill_clouds(kernels);
-  baseline::fill_loss(kernels);
-  baseline::fill_moments(kernels);
+  baseline::fill(kernels);
   int64_t head[5], count;
   double set[4];
   while (read(head, sizeof head) && read(set, sizeof set) && read(&count, sizeof count)) {
@@ -109,104 +47,130 @@ int main() {
     switch (head[0]) {
       case 0: {  // log-determinants
         Batch x(in[0].data(), n, d);
-        out.assign(x.logdet.data, x.logdet.data + n);
+        out.assign(x.logdet.get(), x.logdet.get() + n);
         break;
       }
       case 1: {  // inverses
         Batch x(in[0].data(), n, d);
-        Aligned work(kernels.jbld_work(d));
         out.resize(size_t(n) * d * d);
-        kernels.inverse(x.matrices, n, d, work, out.data());
+        InverseJob job;
+        job.x = x.lanes.get(), job.n = n, job.d = d, job.out = out.data();
+        run_in_scratch(kernels.inverse, job);
         break;
       }
       case 2: {  // JBLD
         Batch x(in[0].data(), n, d), z(in[1].data(), m, d);
-        Aligned work(kernels.jbld_work(d));
         out.resize(size_t(n) * m);
-        kernels.jbld_pairwise(x.matrices, x.logdet, n, z.rows, z.logdet, m, d, nullptr, nullptr, work, out.data());
+        JbldJob job;
+        job.x = x.lanes.get(), job.logdet_x = x.logdet.get(), job.n = n;
+        job.z = z.sequence.get(), job.logdet_z = z.logdet.get(), job.m = m;
+        job.d = d, job.out = out.data();
+        run_in_scratch(kernels.jbld, job);
         break;
       }
       case 3: {  // its derivative; option: in single precision
         Batch x(in[0].data(), n, d), z(in[1].data(), m, d);
-        Aligned work(kernels.jbld_work(d));
         out.resize(size_t(m) * d * d);
-        kernels.jbld_pullback(x.matrices, n, z.rows, m, d, in[2].data(), 0.0, option != 0, work, out.data());
+        JbldPullbackJob job;
+        job.x = x.lanes.get(), job.z = z.sequence.get(), job.n = n, job.m = m, job.d = d;
+        job.weight = in[2].data(), job.single = option != 0, job.out = out.data();
+        run_in_scratch(kernels.jbld_pullback, job);
         break;
       }
       case 4: {  // boxes
         out.resize(size_t(n) * m);
-        kernels.box_gaps(in[0].data(), in[1].data(), m, in[2].data(), n, d, out.data());
+        BoxGapsJob job;
+        job.low = in[0].data(), job.high = in[1].data(), job.x = in[2].data();
+        job.boxes = m, job.n = n, job.p = d, job.out = out.data();
+        run_in_scratch(kernels.box_gaps, job);
         break;
       }
       case 5: {  // eigenvalues, then eigenvectors
-        Aligned work(kernels.spectral_work(d));
         out.resize(size_t(n) * d * (d + 1));
-        kernels.eigen(in[0].data(), n, d, work, out.data(), out.data() + n * d);
+        EigenJob job;
+        job.x = in[0].data(), job.n = n, job.d = d;
+        job.values = out.data(), job.vectors = out.data() + n * d;
+        run_in_scratch(kernels.eigen, job);
         break;
       }
       case 6: {  // functions of matrices; option: which
-        Aligned work(kernels.spectral_work(d));
         out.resize(size_t(n) * d * d);
-        kernels.spectral_map(in[0].data(), in.size() > 1 ? in[1].data() : nullptr, n, d, SpectralMap(option), work,
-                             out.data());
+        SpectralMapJob job;
+        job.x = in[0].data(), job.m = in.size() > 1 ? in[1].data() : nullptr, job.n = n, job.d = d;
+        job.map = SpectralMap(option), job.out = out.data();
+        run_in_scratch(kernels.spectral_map, job);
         break;
       }
       case 7: {  // AIRM
-        Aligned work(kernels.spectral_work(d));
         out.resize(size_t(n) * m);
-        kernels.airm(in[0].data(), n, in[1].data(), m, d, work, out.data());
+        AirmJob job;
+        job.factors = in[0].data(), job.whiteners = in[1].data(), job.n = n, job.m = m, job.d = d;
+        job.out = out.data();
+        run_in_scratch(kernels.airm, job);
         break;
       }
       case 8: {  // Sinkhorn: dual values, or transport (option)
-        Cost cost(in[2].data(), d, set[0]);
-        Aligned work(kernels.sinkhorn_work(cost.tables));
+        SinkhornBuffers cost(in[2].data(), d, set[0], kernels);
         std::vector<double> error(size_t(n) * m);
         std::vector<int32_t> iterations(size_t(n) * m);
         out.resize(size_t(n) * m);
-        SinkhornJob job{in[0].data(), in[1].data(), n, m, set[1], 10000, option != 0, false, nullptr, nullptr,
-                        nullptr, nullptr, out.data(), iterations.data(), error.data()};
-        kernels.sinkhorn(cost.tables, job, work);
+        SinkhornJob job;
+        job.tables = &cost.tables;
+        job.x = in[0].data(), job.z = in[1].data(), job.n = n, job.m = m;
+        job.tol = set[1], job.max_iter = 10000, job.transport = option != 0;
+        job.value = out.data(), job.iterations = iterations.data(), job.error = error.data();
+        run_in_scratch(kernels.sinkhorn, job);
         break;
       }
       case 9: {  // of histograms with themselves
-        Cost cost(in[1].data(), d, set[0]);
-        Aligned work(kernels.sinkhorn_work(cost.tables));
+        SinkhornBuffers cost(in[1].data(), d, set[0], kernels);
         std::vector<double> error(n), potential(size_t(n) * d);
         std::vector<int32_t> iterations(n);
         out.resize(size_t(n));
-        kernels.sinkhorn_self(cost.tables, in[0].data(), n, set[1], 10000, work, out.data(), potential.data(),
-                              iterations.data(), error.data());
+        SinkhornSelfJob job;
+        job.tables = &cost.tables;
+        job.x = in[0].data(), job.n = n, job.tol = set[1], job.max_iter = 10000;
+        job.value = out.data(), job.potential = potential.data();
+        job.iterations = iterations.data(), job.error = error.data();
+        run_in_scratch(kernels.sinkhorn_self, job);
         break;
       }
       case 10: {  // the loss, then its derivative
         std::vector<uint8_t> same(in[1].begin(), in[1].end());
-        LossJob job{in[0].data(), same.data(), n, m, set[0], set[1], set[2], nullptr, nullptr};
-        Aligned work(kernels.loss_work(m));
         out.resize(size_t(n) * m + 1);
-        out[0] = kernels.soft_neighbor_loss(job, work, out.data() + 1);
+        LossJob job;
+        job.D = in[0].data(), job.same = same.data(), job.n = n, job.m = m;
+        job.sharpness = set[0], job.floor = set[1], job.smoothing = set[2];
+        job.loss = out.data(), job.gradient = out.data() + 1;
+        run_in_scratch(kernels.loss, job);
         break;
       }
       case 11: {  // a cloud with itself
-        Aligned work(kernels.cloud_self_work(n));
         std::vector<double> potential(n);
         int32_t iterations;
         double error;
         out.resize(1);
-        kernels.cloud_self(in[0].data(), in[1].data(), n, set[0], 10000, work, out.data(), potential.data(), &iterations,
-                           &error);
+        CloudSelfJob job;
+        job.cost = in[0].data(), job.a = in[1].data(), job.n = n, job.tol = set[0], job.max_iter = 10000;
+        job.potential = potential.data(), job.value = out.data(), job.error = &error, job.iterations = &iterations;
+        run_in_scratch(kernels.cloud_self, job);
         break;
       }
       case 12: {  // two clouds, of n and m points
         std::vector<int64_t> index(n), x_offsets{0, n}, z_offsets{0, m};
         for (int64_t i = 0; i < n; i++) index[i] = i;
-        CloudTable table{in[0].data(), m, m, nullptr, index.data(), x_offsets.data(), in[1].data(), 1,
-                         z_offsets.data(), in[2].data(), 1, n, m};
         int32_t iterations;
         double error;
         out.resize(1);
-        CloudJob job{set[0], 10000, false, nullptr, nullptr, out.data(), &iterations, &error};
-        Aligned work(kernels.clouds_work(n, m));
-        kernels.clouds(table, job, work);
+        CloudJob job;
+        CloudTable& table = job.table;
+        table.cost = in[0].data(), table.width = table.columns = m, table.index = index.data();
+        table.x_offsets = x_offsets.data(), table.x_weights = in[1].data(), table.n = 1;
+        table.z_offsets = z_offsets.data(), table.z_weights = in[2].data(), table.m = 1;
+        table.most_rows = n, table.most_columns = m;
+        job.tol = set[0], job.max_iter = 10000;
+        job.value = out.data(), job.iterations = &iterations, job.error = &error;
+        run_in_scratch(kernels.clouds, job);
         break;
       }
       default:

@@ -377,9 +377,9 @@ def test_nothing_native_is_left_behind_when_python_ends_at_once(ends):
     X, blocks = np.stack([np.eye(3)] * 50), [slice(k, k + 1) for k in range(50)]
 
     def run():
-        z = _core.SpdBatch(X, False)
+        z = _core.SpdSequence(X)
         def one(rows):
-            D = _core.jbld_pairwise(_core.SpdBatch(X, True), z)
+            D = _core.jbld_pairwise(_core.SpdLanes(X), z)
             if rows.start > 2 and sys.argv[1] != "well":
                 raise (ValueError if "error" in sys.argv[1] else KeyboardInterrupt)
             return D

@@ -149,7 +149,7 @@ class RegionCovariance(TransformerMixin, BaseEstimator):
 
 def singular_rows(C: Array) -> Indices:
     """Rows of C, (n, d, d), that are not positive definite, by the rule of the SPD geometries."""
-    return np.flatnonzero(~(_core.SpdBatch(C, True).margin > C.shape[1] * _EPS))
+    return np.flatnonzero(~(_core.SpdLanes(C).margin > C.shape[1] * _EPS))
 
 
 def shrink(C: Array, s: float) -> Array:

@@ -179,11 +179,11 @@ def linear_start(X: Array, affinity: sparse.csr_array, n_dims: int) -> Array:
 
 def jbld_terms(Y: Array) -> Terms:
     r"""JBLD, with :math:`d\delta/dY_i = \frac{1}{2} \left(\frac{Y_i + Y_j}{2}\right)^{-1} - \frac{1}{2} Y_i^{-1}`."""
-    own = _core.SpdBatch(Y, True)
+    own = _core.SpdLanes(Y)
     logdet, inverse = own.logdet, own.inverse()
 
     def terms(i: Indices, j: Indices) -> tuple[Array, Array]:
-        middle = _core.SpdBatch(0.5 * (Y[i] + Y[j]), True)
+        middle = _core.SpdLanes(0.5 * (Y[i] + Y[j]))
         return middle.logdet - 0.5 * (logdet[i] + logdet[j]), 0.5 * (middle.inverse() - inverse[i])
 
     return terms

@@ -51,4 +51,4 @@ def pair_shares(X: Array, Z: Array) -> Array:
 
 
 def _inverses(X: Array, Z: Array) -> list[Array]:
-    return [_core.SpdBatch(np.ascontiguousarray(A), True).inverse() for A in (X, Z, 0.5 * (X + Z))]
+    return [_core.SpdLanes(np.ascontiguousarray(A)).inverse() for A in (X, Z, 0.5 * (X + Z))]

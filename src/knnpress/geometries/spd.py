@@ -105,7 +105,7 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
     if gap.any():
         array = 0.5 * (array + array.transpose(0, 2, 1))
     _check_range(array, name)
-    margin = np.concatenate(map_blocks(lambda rows: _core.SpdBatch(array[rows], True).margin, blocks, n_jobs))
+    margin = np.concatenate(map_blocks(lambda rows: _core.SpdLanes(array[rows]).margin, blocks, n_jobs))
     bad = ~(margin > array.shape[1] * _EPS)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -179,11 +179,11 @@ class JBLD(BaseEstimator):
 
     def centroid_step(self, X: Array, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
         """One step of the fixed point, for every Z at once; pairs of weight zero cost nothing."""
-        z = _core.SpdBatch(Z, False)
+        z = _core.SpdSequence(Z)
 
         def inverse_sum(rows: slice) -> Array:
             weights = np.ascontiguousarray(W[rows])
-            return _core.jbld_pullback(_core.SpdBatch(X[rows], True), z, weights, 0.0)
+            return _core.jbld_pullback(_core.SpdLanes(X[rows]), z, weights, 0.0)
 
         total = np.sum(map_blocks(inverse_sum, row_blocks(len(X)), n_jobs), axis=0)
         return _symmetric(np.linalg.inv(2.0 * total))
@@ -192,14 +192,13 @@ class JBLD(BaseEstimator):
         """For checked Z: a function from a checked block of X to its divergences to every Z."""
         Z = aligned(Z)
 
-        @cache
-        def packed(lanes: bool) -> _core.SpdBatch:
-            return _core.SpdBatch(Z, lanes)
+        lanes = cache(lambda: _core.SpdLanes(Z))
+        sequence = cache(lambda: _core.SpdSequence(Z))
 
         def distances(X: Array) -> Array:
             if len(X) <= _FEW:  # they would leave lanes empty, which Z can fill; the sums are the same
-                return _core.jbld_pairwise(packed(True), _core.SpdBatch(X, False)).T
-            return _core.jbld_pairwise(_core.SpdBatch(X, True), packed(False))
+                return _core.jbld_pairwise(lanes(), _core.SpdSequence(X)).T
+            return _core.jbld_pairwise(_core.SpdLanes(X), sequence())
 
         return distances
 
@@ -216,21 +215,19 @@ class JBLD(BaseEstimator):
         error = _rounding(Z)
         low, high = _root_range(divergences, error[:, None] + error[rows])
         # alike Z lie side by side, in the lanes; the X are taken one by one
-        size = _core.SpdBatch(Z[:1], True).lanes
+        size = _core.SpdLanes(Z[:1]).lanes
         order = tree_order(np.sqrt(divergences), size)
-        z, box = _core.SpdBatch(Z[order], True), boxes(low[order], high[order], size)
+        z, box = _core.SpdLanes(Z[order]), boxes(low[order], high[order], size)
         group_error = np.maximum.reduceat(error[order], np.arange(0, len(Z), size))
-        to_pivots = _core.SpdBatch(Z[rows], True)
+        to_pivots = _core.SpdLanes(Z[rows])
         back = np.argsort(order)
-        no_limit = np.zeros(len(Z))
 
         def distances(X: Array) -> Array:
-            x = _core.SpdBatch(X, False)
+            x = _core.SpdSequence(X)
             to_x = _core.jbld_pairwise(to_pivots, x)
 
             def solve(wanted: Array, top: Array) -> Array:
-                skip = np.where(wanted.T, -1.0, 1.0)
-                return _core.jbld_pairwise(z, x, skip, no_limit).T
+                return _core.jbld_pairwise(z, x, mask=np.ascontiguousarray(wanted.T)).T
 
             top = np.partition(to_x, k - 1, axis=0)[k - 1] if k <= len(rows) else np.full(len(X), np.inf)
             x_error, root = _rounding(X), np.sqrt(to_x).T
@@ -280,8 +277,8 @@ class JBLD(BaseEstimator):
         to a Z are thus known to be outside the focus is left out.
         """
         Z = aligned(Z)
-        z = _core.SpdBatch(Z, False)
-        half_inverse = 0.5 * _core.SpdBatch(Z, True).inverse()
+        z = _core.SpdSequence(Z)
+        half_inverse = 0.5 * _core.SpdLanes(Z).inverse()
         moves: dict[int, Array] = {}  # by the old Z, which all blocks share
 
         def moved_from(old: Array) -> Array:
@@ -298,18 +295,17 @@ class JBLD(BaseEstimator):
             else:
                 memory.lower -= moved_from(memory.Z)
             memory.Z = Z
-            known = _core.jbld_pairwise(memory.x, z, np.where(memory.among, -1.0, 1.0), np.zeros(len(among)))
+            known = _core.jbld_pairwise(memory.x, z, mask=memory.among)
             limit = np.where(among, known, np.inf).min(axis=1) + gap
-            memory.lower[memory.among] = np.inf  # not again
             D = np.empty(among.shape)
-            D[memory.order] = np.minimum(known, _core.jbld_pairwise(memory.x, z, memory.lower, limit))
+            D[memory.order] = np.minimum(known, _core.jbld_pairwise(memory.x, z, memory.lower, limit, ~memory.among))
             memory.lower[memory.among] = 0.0
             return D
 
         def step(X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
             if memory is None:
                 order = None if focus is None else _neighbours_together(focus)
-                memory = _Memory(_core.SpdBatch(X if order is None else X[order], True), order)
+                memory = _Memory(_core.SpdLanes(X if order is None else X[order]), order)
 
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W if memory.order is None else W[memory.order], dtype=np.float64)
@@ -331,7 +327,7 @@ def _rounding(X: Array) -> Array:
     as the inverse of X + Z is below that of either; and logarithms are off by some eps of their size.
     """
     d = X.shape[1]
-    batch = _core.SpdBatch(X, True)
+    batch = _core.SpdLanes(X)
     h = np.einsum("ijj,ijj->i", X, batch.inverse())
     size = np.abs(np.log(np.diagonal(X, axis1=1, axis2=2))).sum(axis=1)
     return 2.0 * _EPS * d * ((d + 1) * np.abs(h) + 8.0 + size)
@@ -348,8 +344,8 @@ class _Memory:
 
     Attributes
     ----------
-    x : SpdBatch
-        The matrices in lane layout.
+    x : SpdLanes
+        The matrices.
     order : ndarray of shape (n,) or None
         The order they are in there; None: their own.
     among : ndarray of bool, shape (groups, m)
