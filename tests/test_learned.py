@@ -543,3 +543,22 @@ def test_where_the_geometry_wanted_would_take_too_long_only_the_quick_one_is_tri
     monkeypatch.setattr(stochastic, "_MOST_WORK", 60 * 6 * X.shape[1] ** 3 - 1)
     assert metrics() == {"tangent"}
     assert SCC(6, max_iter=3, metric="jbld").fit(X, y).metric_ == "jbld"  # who wants it gets it
+
+
+@pytest.mark.parametrize("again", ["fit", "partial_fit"])
+def test_a_fit_that_is_interrupted_at_its_end_leaves_the_model_as_it_was(again, monkeypatch):
+    data = knnpress.datasets.load_digits_covariances()
+    X, y = data.X[:120], data.y[:120]
+    model = SCC(10, gamma="scale", prior=1.0, smoothing=0.02, vote="soft", metric="jbld").fit(X[:80], y[:80])
+    before = {name: np.copy(value) for name, value in vars(model).items() if isinstance(value, np.ndarray)}
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(model), "_levels", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, again)(X[40:], y[40:])
+    after = {name: value for name, value in vars(model).items() if isinstance(value, np.ndarray)}
+    assert after.keys() == before.keys()
+    for name, value in before.items():
+        assert_array_equal(after[name], value, err_msg=name)

@@ -110,7 +110,7 @@ def objective_of(X, y, Z, labels, geometry, gamma, smoothing):
 @pytest.mark.parametrize("name", ["jbld", "divergence"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_objective_is_the_same_to_what_is_negligible(rng, name, smoothing, monkeypatch):
-    monkeypatch.setattr(objective, "_REACH", 40)
+    monkeypatch.setattr(objective, "_SMOOTHING_POINTS", 40)
     geometry, step, gap = GEOMETRIES[name]
     X, y, Z, labels = clusters(rng, name, 200, 12)
     gamma = np.sqrt(np.log(12 / objective._NEGLIGIBLE) / gap)
@@ -135,7 +135,7 @@ def test_of_many_points_some_speak_for_the_smoothing_of_all(rng, monkeypatch):
     whole = objective_of(X, y, Z, labels, JBLD(), 1.0, 0.5)
     u = np.zeros_like(whole.scale.origin)
     all_say = whole(u)
-    monkeypatch.setattr(objective, "_REACH", 200)
+    monkeypatch.setattr(objective, "_SMOOTHING_POINTS", 200)
     function = objective_of(X, y, Z, labels, JBLD(), 1.0, 0.5)
     some = function(u)
     assert some.loss != all_say.loss

@@ -14,8 +14,8 @@ from knnpress.learning import crossvalidation, selection
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.job import Job, Progress, View
 from knnpress.learning.selection import (
-    AXES,
     DEFAULT,
+    SEARCH_GRID,
     HeldOut,
     HeldOutResult,
     Setting,
@@ -356,7 +356,7 @@ def test_the_hopeless_are_left_after_their_first_folds(monkeypatch):
     by_setting = {setting: counted.count(setting) for setting in set(counted)}
     assert by_setting[DEFAULT] == max(by_setting.values()) > 1
     softer = [n for setting, n in by_setting.items() if setting.sharpness != 1.0]
-    assert softer == [1] * len(AXES["smoothing"]) * len(AXES["prior"])  # one fold each
+    assert softer == [1] * len(SEARCH_GRID["smoothing"]) * len(SEARCH_GRID["prior"])  # one fold each
     assert found.trace["setting"] == DEFAULT
     assert {one["n_folds"] for one in found.trace["selection"]} == set(by_setting.values())
 

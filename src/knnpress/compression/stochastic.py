@@ -117,21 +117,21 @@ class StochasticCompression(BaseEstimator):
         n_prototypes: int | None = None,
         sample_weight: Array | None = None,
         groups: Array | None = None,
-        either: bool = False,
-        fewer: bool = False,
+        may_learn_in_quick: bool = False,
+        allow_one_per_class: bool = False,
         random_state: np.random.Generator | None = None,
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` learned prototypes (one per class, if None), classes in sorted order.
 
-        With `fewer`, one per class where that serves held-out points better by more than noise.
+        With `allow_one_per_class`, one per class where that serves held-out points better by more than noise.
 
         Neither the order of the points nor the names of the classes matter where points are in memory. `groups`, (n,),
-        are never divided between what is learned from and what is held out. With `either`, prototypes are learned in
-        the `quick_geometry` of the given one where that serves held-out points better by more than noise, or where the
-        given one would take too long. The trace has the "geometry" they were learned under, and their "vectors",
-        (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last one being
+        are never divided between what is learned from and what is held out. With `may_learn_in_quick`, prototypes are
+        learned in the `quick_geometry` of the given one where that serves held-out points better by more than noise, or
+        where the given one would take too long. The trace has the "geometry" they were learned under, and their
+        "vectors", (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last one being
         that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that descent.
         Its fact "note" tells what held-out points said of a setting.
         """
@@ -143,10 +143,10 @@ class StochasticCompression(BaseEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, len(y))
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
-            rows, groups, names = _canonical(rows, groups, geometry, seed, self.init is None)
-            constraints = replace(self.constraints(), fewer=fewer)
+            rows, groups, names = _in_reproducible_order(rows, groups, geometry, seed, self.init is None)
+            constraints = replace(self.constraints(), allow_one_per_class=allow_one_per_class)
             learned, geometry, vectors = self._learn(
-                rows, geometry, either, m, constraints, seed, groups, n_jobs, callback
+                rows, geometry, may_learn_in_quick, m, constraints, seed, groups, n_jobs, callback
             )
         if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
             warn_user(
@@ -178,7 +178,7 @@ class StochasticCompression(BaseEstimator):
         self,
         rows: Rows,
         geometry: Geometry,
-        either: bool,
+        may_learn_in_quick: bool,
         m: int,
         constraints: Constraints,
         seed: int,
@@ -212,13 +212,13 @@ class StochasticCompression(BaseEstimator):
             view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
             if (
                 geometry.quick_geometry is not None
-                and (constraints.leave_anything_open or either)
+                and (constraints.leave_anything_open or may_learn_in_quick)
                 and self.chart == "normal"
             ):
                 quick = embedded(geometry.quick_geometry)
                 d = rows.shape[1]
                 pair_work = geometry.pair_work(d) if isinstance(geometry, TimedGeometry) else float(d)
-                if either and len(sample.y) * m * pair_work > _MOST_WORK:
+                if may_learn_in_quick and len(sample.y) * m * pair_work > _MOST_WORK:
                     view, quick = quick, None
         else:
             assert isinstance(geometry, EmbeddedGeometry)
@@ -229,16 +229,18 @@ class StochasticCompression(BaseEstimator):
             data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
             params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
             drawn = {"random_state": f"one that draws {seed}"}
-            return {
-                **drawn,
-                **describe_all({**data, "geometry": geometry, "either": either, "fewer": constraints.fewer, **params}),
+            asked = {
+                "geometry": geometry,
+                "may_learn_in_quick": may_learn_in_quick,
+                "allow_one_per_class": constraints.allow_one_per_class,
             }
+            return {**drawn, **describe_all({**data, **asked, **params})}
 
         with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
             learned = learn(
                 view,
                 quick,
-                either,
+                may_learn_in_quick,
                 m,
                 self.descent(seed),
                 constraints,
@@ -396,7 +398,7 @@ def _at_most(n_prototypes: int, n_points: int) -> int:
     return min(n_prototypes, n_points)
 
 
-def _canonical(
+def _in_reproducible_order(
     rows: Rows, groups: Array | None, geometry: Geometry, seed: int, rename: bool
 ) -> tuple[Rows, Array | None, Indices]:
     """Points in memory in an order that does not depend on the one they came in, nor on the names of classes.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -21,7 +23,7 @@ from knnpress.estimators.checks import (
     is_large,
     remember_features,
 )
-from knnpress.estimators.model import PrototypeModel, both
+from knnpress.estimators.model import PrototypeModel, combine_callbacks
 from knnpress.estimators.outliers import (
     LEVELS,
     average_levels,
@@ -165,6 +167,18 @@ def paper_settings(settings: dict[str, Any], **paper: Any) -> dict[str, Any]:
 _COMPRESSOR = frozenset(StochasticCompression().get_params(deep=False))
 
 
+@contextmanager
+def _whole_or_unchanged(model: LearnedModel) -> Iterator[None]:
+    """Leave a model as it was where fitting fails or is interrupted, not half of one and half of the other."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        model.__dict__.clear()
+        model.__dict__.update(before)
+        raise
+
+
 class LearnedModel(PrototypeModel):
     """What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss."""
 
@@ -236,7 +250,8 @@ class LearnedModel(PrototypeModel):
             E.g. subjects, sessions or objects: no group is divided between what is learned from and what is held out,
             so that settings are chosen for groups never seen.
         """
-        self._fit(X, y, sample_weight, groups)
+        with _whole_or_unchanged(self):
+            self._fit(X, y, sample_weight, groups)
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
@@ -360,12 +375,13 @@ class LearnedModel(PrototypeModel):
         codes = np.searchsorted(known, labels)
         before = getattr(self, "distance_levels_", np.full((len(known), len(LEVELS)), np.nan))
         weight = self._class_weights(len(known))
-        self._absorb(geometry, known, points, codes)
-        remember_features(self, X, points)
-        counts = np.bincount(codes, minlength=len(known))
-        self.distance_levels_ = average_levels(before, weight, self._levels(points, labels), counts)
-        if not hasattr(self, "calibration_"):
-            self.calibration_ = _calibration(getattr(self, "temperature_", 1.0), None, 0)
+        with _whole_or_unchanged(self):
+            self._update_from_batch(geometry, known, points, codes)
+            remember_features(self, X, points)
+            counts = np.bincount(codes, minlength=len(known))
+            self.distance_levels_ = average_levels(before, weight, self._levels(points, labels), counts)
+            if not hasattr(self, "calibration_"):
+                self.calibration_ = _calibration(getattr(self, "temperature_", 1.0), None, 0)
         return self
 
     def _class_weights(self, n_classes: int) -> Array:
@@ -418,7 +434,7 @@ class LearnedModel(PrototypeModel):
         density: Array = logsumexp(logits, axis=1) - np.log(logits.shape[1])
         return density
 
-    def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
+    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
         compressor, rng = self._compressor(), as_generator(self.random_state)
         first = not hasattr(self, "prototypes_")
@@ -445,7 +461,9 @@ class LearnedModel(PrototypeModel):
         moved, curve = start.points, [0.0]
         setting: dict[str, Any] = {}
         if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
-            moved, curve, setting = self._move(compressor, metric, rows, start, weights, int(rng.integers(2**31)))
+            moved, curve, setting = self._descend_on_batch(
+                compressor, metric, rows, start, weights, int(rng.integers(2**31))
+            )
         near = nearest_of_own_class(rows, rows.cut(len(moved)), metric, LabelledPrototypes(moved, start.labels))
         for name, value in setting.items():  # after the work, lest it be interrupted
             setattr(self, name, value)
@@ -458,7 +476,7 @@ class LearnedModel(PrototypeModel):
         self.n_iter_, self.loss_curve_ = len(curve) - 1, curve
         self.compression_ratio_ = len(moved) / float(self.prototype_weights_.sum())
 
-    def _move(
+    def _descend_on_batch(
         self,
         compressor: StochasticCompression,
         geometry: SmoothGeometry,
@@ -478,7 +496,7 @@ class LearnedModel(PrototypeModel):
         setting |= {name: getattr(self, name) for name in setting if hasattr(self, name)}
         prior = setting["prior_"] if np.isfinite(setting["prior_"]) else DEFAULT.prior
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
-            report = both(bar, self.callback)
+            report = combine_callbacks(bar, self.callback)
             found = problem.learn(
                 setting["gamma_"],
                 prior + weights[:, None],

@@ -39,7 +39,7 @@ from knnpress.neighbors import nearest, vote
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["PrototypeModel", "both"]
+__all__ = ["PrototypeModel", "combine_callbacks"]
 
 
 _LEAST_SHARE = 1e-300  # whose logarithm is finite
@@ -74,7 +74,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         geometry: Geometry | None = None,
     ) -> Prototypes:
         """Check the training set, compress it, and only then set the fitted attributes."""
-        either = self._may_choose and geometry is None
+        may_learn_in_quick = self._may_choose and geometry is None
         geometry = self._geometry() if geometry is None else geometry
         learns = isinstance(compressor, StochasticCompression)
         points, labels = check_training_set(self, geometry, X, y, learns and n_prototypes != "auto")
@@ -103,15 +103,15 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 "sample_weight": weight,
                 "random_state": rng,
                 "n_jobs": self.n_jobs,
-                "callback": both(bar, getattr(self, "callback", None)),
+                "callback": combine_callbacks(bar, getattr(self, "callback", None)),
             }
             if learns:
-                context |= {"groups": group, "either": either}
+                context |= {"groups": group, "may_learn_in_quick": may_learn_in_quick}
             if n_prototypes == "auto" and isinstance(compressor, StochasticCompression):
                 sizes = try_sizes(compressor, points, codes, **context)
                 n_prototypes = next(size["n_prototypes"] for size in sizes if size["chosen"])
             elif learns:  # a share says how many at most, a number how many
-                context["fewer"] = isinstance(n_prototypes, float) and self.n_neighbors == 1
+                context["allow_one_per_class"] = isinstance(n_prototypes, float) and self.n_neighbors == 1
             m = resolve_n_prototypes(n_prototypes, len(points), len(classes))
             prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
@@ -258,7 +258,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return getattr(self, "geometry_", None) or self._geometry()
 
 
-def both(bar: Callback | None, user: Callback | None) -> Callback | None:
+def combine_callbacks(bar: Callback | None, user: Callback | None) -> Callback | None:
     """One callback that serves the bar and the user; the user's answer counts."""
     if bar is None or user is None:
         return bar if user is None else user

@@ -112,8 +112,8 @@ class SHC(LearnedModel):
         super()._fit(X, y, sample_weight, groups)
         self._keep_reg()
 
-    def _absorb(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
-        super()._absorb(geometry, classes, X, y)
+    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
+        super()._update_from_batch(geometry, classes, X, y)
         self._keep_reg()
 
     def _keep_reg(self) -> None:

@@ -147,8 +147,8 @@ class SWC(LearnedModel):
         super()._fit(X, y, sample_weight, groups)
         self.reg_: float = self.geometry_.reg
 
-    def _absorb(self, geometry: Geometry, classes: Labels, X: Any, y: Indices) -> None:
-        super()._absorb(geometry, classes, X, y)
+    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Any, y: Indices) -> None:
+        super()._update_from_batch(geometry, classes, X, y)
         self.reg_ = self.geometry_.reg
 
     def _geometry(self) -> Geometry:

@@ -18,12 +18,12 @@ from safetensors import safe_open
 
 from knnpress.files import check_output, replacing
 from knnpress.learning.fingerprint import changes
-from knnpress.learning.state import Arrays, DescentState, Keep, pack, unpack
+from knnpress.learning.state import Arrays, DescentState, SaveState, pack, unpack
 
 __all__ = ["Checkpoint", "checkpoint_at"]
 
 #: A step of a fit: from the state in which an earlier process left its descent, if any, to the step's result.
-Compute = Callable[[DescentState | None, Keep | None], Arrays]
+Compute = Callable[[DescentState | None, SaveState | None], Arrays]
 
 _FORMAT, _VERSION = "knnpress-checkpoint", 3
 _SECONDS = 2.0  # between two writings, at least

@@ -59,29 +59,31 @@ class Choice:
     held_out: HeldOutResult | None = None
 
 
-def choose(view: View, quick: View | None, either: bool, folds: Folds, groups: Array | None, job: Job) -> Choice:
+def choose(
+    view: View, quick: View | None, may_learn_in_quick: bool, folds: Folds, groups: Array | None, job: Job
+) -> Choice:
     """Search all settings, in the quick geometry if there is one; then see what is best in the one that is wanted.
 
-    With `either`, the quick geometry itself is taken where it is better by more than noise.
+    With `may_learn_in_quick`, the quick geometry itself is taken where it is better by more than noise.
     """
-    noise, default, judge = job.descent.label_noise, job.constraints.default, job.constraints.judge
+    noise, default, comparison_vote = job.descent.label_noise, job.constraints.default, job.constraints.comparison_vote
     first = quick or view
     results, trainers = {}, _trainers(first, folds, job)
     results[first.name] = _search(first, trainers, folds, groups, job)
-    best = {first.name: best_result(results[first.name], default, judge, noise)}
+    best = {first.name: best_result(results[first.name], default, comparison_vote, noise)}
     shortlist = settings_between(default, best[first.name].setting)
-    if quick is not None and (either or len(shortlist) > 1):
+    if quick is not None and (may_learn_in_quick or len(shortlist) > 1):
         results[view.name] = _search(view, _trainers(view, folds, job, trainers), folds, groups, job, shortlist)
-        best[view.name] = best_result(results[view.name], default, judge, noise)
+        best[view.name] = best_result(results[view.name], default, comparison_vote, noise)
     winner = view
-    if quick is not None and either:
-        losses, others = (best[name].losses(judge, noise)[0] for name in (quick.name, view.name))
+    if quick is not None and may_learn_in_quick:
+        losses, others = (best[name].losses(comparison_vote, noise)[0] for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
     winning = best.get(winner.name, best[first.name])
     vote = job.constraints.vote or better_vote(winning, noise)
     selection = [
-        {"metric": name, **result.summary(judge, noise), "chosen": result is winning}
+        {"metric": name, **result.summary(comparison_vote, noise), "chosen": result is winning}
         for name, of_view in results.items()
         for result in of_view
     ]
@@ -106,18 +108,22 @@ def _search(
     shortlist: list[Setting] | None = None,
 ) -> list[HeldOutResult]:
     """The result of each candidate on the held-out points; hopeless ones are left after their first folds."""
-    noise, judge, n_classes = job.descent.label_noise, job.constraints.judge, int(view.sample.y.max()) + 1
+    noise, comparison_vote, n_classes = (
+        job.descent.label_noise,
+        job.constraints.comparison_vote,
+        int(view.sample.y.max()) + 1,
+    )
     results: list[HeldOutResult] = []
 
     def best() -> HeldOutResult:
-        return best_result(results, job.constraints.default, judge, noise)
+        return best_result(results, job.constraints.default, comparison_vote, noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
         job.constraints.settings,
         job.n_prototypes > n_classes,
-        job.constraints.fewer,
+        job.constraints.allow_one_per_class,
         lambda: best().setting,
-        lambda: is_hopeless(results[-1], results[-2], judge, noise),
+        lambda: is_hopeless(results[-1], results[-2], comparison_vote, noise),
     )
     for setting in settings:
         if any(other.setting == setting for other in results):
@@ -128,10 +134,10 @@ def _search(
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
             result.add(*trainer.scores(setting, held_out, n_classes), points, trainer.gamma(setting))
-            if results and result.n_folds < len(folds) and is_hopeless(result, best(), judge, noise):
+            if results and result.n_folds < len(folds) and is_hopeless(result, best(), comparison_vote, noise):
                 break
         results.append(result)
-        job.progress.note(view.name, result.summary(judge, noise))
+        job.progress.note(view.name, result.summary(comparison_vote, noise))
     return results
 
 

@@ -15,7 +15,7 @@ from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Evaluation, Objective, Scale
 from knnpress.learning.optim import Follow, Optimum, minimize, minimize_batches
 from knnpress.learning.prior import Prior, spread
-from knnpress.learning.state import DescentState, Keep
+from knnpress.learning.state import DescentState, SaveState
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = ["DescentOptions", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
@@ -142,7 +142,7 @@ class Problem:
         begin: Array | None = None,
         callback: Follow | None = None,
         state: DescentState | None = None,
-        keep: Keep | None = None,
+        keep: SaveState | None = None,
     ) -> Optimum:
         """Descend from the start, from the parameters `begin`, or from where a descent was broken off.
 
@@ -180,7 +180,12 @@ class Problem:
         return Optimum(u, curve, found.reason)
 
     def _by_batches(
-        self, objective: Objective, u: Array, callback: Follow | None, state: DescentState | None, keep: Keep | None
+        self,
+        objective: Objective,
+        u: Array,
+        callback: Follow | None,
+        state: DescentState | None,
+        keep: SaveState | None,
     ) -> Optimum:
         descent = self.descent
         rng = np.random.default_rng(descent.seed)
@@ -229,7 +234,7 @@ def _median(values: Array, weight: Array | None) -> float:
 
 
 def _keep_descent(
-    keep: Keep,
+    keep: SaveState,
     objectives: list[Objective],
     earlier_curve: list[float],
     n_stages_left: int,

@@ -1,8 +1,18 @@
 """The whole of learning: choose a setting by cross-validation of whole fits, then fit once on all points.
 
+`StochasticCompression` prepares a `View` (the training set under one geometry), perhaps a quick one, and calls `learn`.
+
+1. `selection.make_folds` says which points are held out. Where nothing is left to choose, or points are too few, all
+   that is done is 4.
+2. `crossvalidation.choose`: for each setting of `selection.candidates` and each fold, `Trainer.scores` makes a start,
+   descends, and scores the held-out points; first in the quick geometry, then a shortlist in the one wanted.
+3. The setting, the geometry (if `may_learn_in_quick`) and the vote are those of the least held-out loss; the default
+   ones unless beaten by more than noise.
+4. `_descend_once`: one descent (`descent.Problem.learn`) with that setting, from the start, on all points.
+
 Where gamma is chosen: `descent.Problem` measures the usual one at the start (`usual_gamma`); a setting's `sharpness`
-(`selection.AXES`) says how far from it to go, and `crossvalidation.choose` compares settings by their held-out loss;
-`job.Constraints.gamma_at` makes a number of both, unless the user gave one.
+(`selection.SEARCH_GRID`) says how far from it to go, and `crossvalidation.choose` compares settings by their held-out
+loss; `job.Constraints.gamma_at`, called by `Trainer.gamma`, makes a number of both, unless the user gave one.
 """
 
 from __future__ import annotations
@@ -17,7 +27,7 @@ from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import DescentOptions, LabelledPrototypes, nearest_of_own_class
 from knnpress.learning.job import Constraints, Job, Progress, View
 from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
-from knnpress.learning.state import Arrays, DescentState, Keep
+from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Callback, Labels
 
@@ -67,7 +77,7 @@ class Learned:
 def learn(
     view: View,
     quick: View | None,
-    either: bool,
+    may_learn_in_quick: bool,
     n_prototypes: int,
     descent: DescentOptions,
     constraints: Constraints,
@@ -84,7 +94,7 @@ def learn(
         The training set under the geometry that is wanted.
     quick : View or None
         The same under a quicker geometry, in which settings are searched first.
-    either : bool
+    may_learn_in_quick : bool
         Whether the prototypes may be learned in the quick geometry, where that is better by more than noise.
     n_prototypes : int
     descent : DescentOptions
@@ -95,11 +105,11 @@ def learn(
     callback : callable or None
     """
     job = Job(n_prototypes, descent, constraints, checkpoint, Progress(callback, checkpoint.told))
-    choice = Choice(view, constraints.default, constraints.judge, 1.0, [])
-    if constraints.leave_anything_open or either:
+    choice = Choice(view, constraints.default, constraints.comparison_vote, 1.0, [])
+    if constraints.leave_anything_open or may_learn_in_quick:
         folds = make_folds(view.sample.y, groups, descent.seed)
         if folds:
-            choice = choose(view, quick, either, folds, groups, job)
+            choice = choose(view, quick, may_learn_in_quick, folds, groups, job)
     return _descend_once(choice, job)
 
 
@@ -112,7 +122,7 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
     trainer = Trainer(view, job)
     problem, gamma = trainer.problem(setting), trainer.gamma(setting)
 
-    def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
+    def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
         found = problem.learn(
             gamma, setting.prior, setting.smoothing, callback=job.progress.of_descent(), state=state, keep=keep
         )

@@ -60,14 +60,14 @@ class Constraints:
         Of names and values of `Setting`.
     gamma : float or None
     vote : {"nearest", "soft"} or None
-    fewer : bool
+    allow_one_per_class : bool
         Whether one prototype per class will do, where it serves better.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     gamma: float | None = None
     vote: Vote | None = None
-    fewer: bool = False
+    allow_one_per_class: bool = False
 
     @property
     def default(self) -> Setting:
@@ -75,7 +75,7 @@ class Constraints:
         return replace(DEFAULT, **self.settings)
 
     @property
-    def judge(self) -> Vote:
+    def comparison_vote(self) -> Vote:
         """The vote that settings are compared by: the user's, or the soft one, whose loss is what is learned."""
         return self.vote or "soft"
 

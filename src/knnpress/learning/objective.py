@@ -19,7 +19,7 @@ from knnpress.typing import Array, Labels
 __all__ = ["Evaluation", "Objective", "Scale"]
 
 #: Points that the smoothing term is taken over, at least; it concerns all their distances, the rest only near ones
-_REACH = 2000
+_SMOOTHING_POINTS = 2000
 
 #: Share of a point's softmaxes that distances left out may have had
 _NEGLIGIBLE = 1e-10
@@ -198,7 +198,7 @@ class _Terms:
         Of many points, some, drawn by the block's first one: the same in all evaluations, wherever they are made.
         """
         n = len(X)
-        n_drawn = min(n, -(-n * _REACH // self.n_points))
+        n_drawn = min(n, -(-n * _SMOOTHING_POINTS // self.n_points))
         if not self.loss.smoothing or n_drawn == n:
             return None
         drawn = np.random.default_rng(zlib.crc32(as_bytes(X[:1]))).choice(n, n_drawn, replace=False)

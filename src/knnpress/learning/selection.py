@@ -16,8 +16,8 @@ from knnpress.learning.loss import log_softmax
 from knnpress.typing import Array, Indices, Labels
 
 __all__ = [
-    "AXES",
     "DEFAULT",
+    "SEARCH_GRID",
     "HeldOutResult",
     "Setting",
     "Vote",
@@ -64,9 +64,9 @@ class Setting:
 #: What is taken unless the data speak against it; it suited digits, ETH-80 and FPHA
 DEFAULT = Setting()
 
-#: What else is tried: every sharpness with every smoothing, since what suits one need not suit another. Priors from
-#: strong to weak: in a fold each descent begins where the last one of the same path ended
-AXES: dict[str, tuple[Any, ...]] = {
+#: Values that cross-validation tries: every sharpness with every smoothing, since what suits one need not suit another.
+#: Priors from strong to weak: in a fold each descent begins where the last one of the same path ended
+SEARCH_GRID: dict[str, tuple[Any, ...]] = {
     "sharpness": (1.0, 0.25),
     "smoothing": (0.02, 0.0),
     "prior": (10.0, 1.0, 0.1, 0.01),
@@ -196,16 +196,20 @@ def is_better(losses: Array, others: Array, points: HeldOut, by: float = 1.0) ->
 
 
 def candidates(
-    fixed: dict[str, Any], can_grow: bool, fewer: bool, best: Callable[[], Setting], got_worse: Callable[[], bool]
+    fixed: dict[str, Any],
+    can_grow: bool,
+    allow_one_per_class: bool,
+    best: Callable[[], Setting],
+    got_worse: Callable[[], bool],
 ) -> Iterator[Setting]:
     """Settings worth trying, in order; what the user fixed stays.
 
     First the start itself, then priors from strong to weak at each sharpness and smoothing, until one is worse than the
     stronger one before it by two standard errors (`got_worse`). Where there are more prototypes than classes, one per
-    class is tried too, if `fewer` will do, beginning with the centroids of the classes themselves, and what is `best`
-    by then with prototypes grown from one per class.
+    class is tried too with `allow_one_per_class`, beginning with the centroids of the classes themselves; and then the
+    `best` so far with prototypes grown from one per class.
     """
-    axes = {name: (fixed[name],) if name in fixed else values for name, values in AXES.items()}
+    axes = {name: (fixed[name],) if name in fixed else values for name, values in SEARCH_GRID.items()}
     first = replace(DEFAULT, **{name: values[0] for name, values in axes.items() if name != "prior"})
 
     def path(setting: Setting) -> Iterator[Setting]:
@@ -219,7 +223,7 @@ def candidates(
     for sharpness, smoothing in product(axes["sharpness"], axes["smoothing"]):
         yield from path(replace(first, sharpness=sharpness, smoothing=smoothing))
     if can_grow and "start" not in fixed:
-        if fewer:
+        if allow_one_per_class:
             if "prior" not in fixed:
                 yield replace(first, start="single", prior=np.inf)
             yield from path(replace(first, start="single"))
@@ -229,7 +233,7 @@ def candidates(
 
 def settings_between(default: Setting, other: Setting) -> list[Setting]:
     """The default, the default with each prior on the way to that of the other, and the other."""
-    priors = sorted({default.prior, *AXES["prior"], other.prior}, reverse=other.prior < default.prior)
+    priors = sorted({default.prior, *SEARCH_GRID["prior"], other.prior}, reverse=other.prior < default.prior)
     way = priors[priors.index(default.prior) : priors.index(other.prior) + 1]
     return list(dict.fromkeys([*(replace(default, prior=prior) for prior in way), other]))
 

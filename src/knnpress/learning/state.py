@@ -9,7 +9,7 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["Arrays", "DescentState", "Keep", "pack", "unpack"]
+__all__ = ["Arrays", "DescentState", "SaveState", "pack", "unpack"]
 
 Arrays = dict[str, Array]
 
@@ -71,7 +71,7 @@ class DescentState:
 
 
 #: Takes a function that returns the state of a descent; calls it only when it is time to write a checkpoint.
-Keep = Callable[[Callable[[], DescentState]], None]
+SaveState = Callable[[Callable[[], DescentState]], None]
 
 
 def pack(name: str, arrays: Arrays) -> Arrays:

@@ -12,7 +12,7 @@ from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.descent import LabelledPrototypes, Problem
 from knnpress.learning.job import Job, View
 from knnpress.learning.selection import Setting
-from knnpress.learning.state import Arrays, DescentState, Keep
+from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array
 
@@ -37,7 +37,7 @@ class Trainer:
         self.view, self.job, self.quick = view, job, quick
         self.starts: dict[int, LabelledPrototypes] = {}
         self.problems: dict[Any, Problem] = {}
-        self.ended: dict[Setting, Array] = {}  # where each descent ended
+        self.ends: dict[Setting, Array] = {}  # where each descent ended
 
     def start(self, n_prototypes: int) -> LabelledPrototypes:
         """Where descents begin: centroids of k-means within each class, unless the user gave another start."""
@@ -55,14 +55,14 @@ class Trainer:
 
     def problem(self, setting: Setting) -> Problem:
         """The training set with the start that the setting asks for."""
-        plain = self._plain(self.job.n_prototypes)
+        plain = self._problem_from_centroids(self.job.n_prototypes)
         if setting.start == "single":
             return self._single(plain)
         return self._grown(plain, setting) if setting.start == "grown" else plain
 
     def gamma(self, setting: Setting) -> float:
         """The gamma of a setting on this training set."""
-        plain = self._plain(self.job.n_prototypes)
+        plain = self._problem_from_centroids(self.job.n_prototypes)
         start = self._single(plain) if setting.start == "single" else plain
         return self.job.constraints.gamma_at(start.usual_gamma, setting)
 
@@ -70,7 +70,7 @@ class Trainer:
         """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
         problem, gamma = self.problem(setting), self.gamma(setting)
 
-        def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
+        def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
             found = problem.learn(
                 gamma,
                 setting.prior,
@@ -86,7 +86,7 @@ class Trainer:
             return {"u": found.u, "nearest": nearest, "soft": soft}
 
         found = self.job.checkpoint.step(descend)
-        self.ended[setting] = found["u"]
+        self.ends[setting] = found["u"]
         return found["nearest"], found["soft"]
 
     def _warm_start(self, problem: Problem, setting: Setting, gamma: float) -> Array | None:
@@ -96,15 +96,13 @@ class Trainer:
         """
         if np.isinf(setting.prior):
             return None
-        if self.quick is None or setting not in self.quick.ended:
+        if self.quick is None or setting not in self.quick.ends:
             earlier = [
-                one for one in self.ended if np.isfinite(one.prior) and replace(one, prior=setting.prior) == setting
+                one for one in self.ends if np.isfinite(one.prior) and replace(one, prior=setting.prior) == setting
             ]
-            return self.ended[min(earlier, key=lambda one: one.prior)] if earlier else None
+            return self.ends[min(earlier, key=lambda one: one.prior)] if earlier else None
         there = self.quick.problem(setting)
-        learned = self._from_quick(
-            LabelledPrototypes(there.scale.points(self.quick.ended[setting]), there.start.labels)
-        )
+        learned = self._from_quick(LabelledPrototypes(there.scale.points(self.quick.ends[setting]), there.start.labels))
         objective, begin = problem.objective(gamma, setting.prior, setting.smoothing), problem.scale.u(learned.points)
         objective.slack = self.view.geometry.slacks[0]  # roughly is enough
         return begin if objective(begin).loss < objective(problem.first).loss else None
@@ -114,12 +112,14 @@ class Trainer:
         assert self.quick.view.to_points is not None
         return LabelledPrototypes(self.quick.view.to_points(start.points), start.labels)
 
-    def _plain(self, n_prototypes: int) -> Problem:
+    def _problem_from_centroids(self, n_prototypes: int) -> Problem:
         if n_prototypes not in self.problems:
             start, unit = self.start(n_prototypes), None
             n_classes = int(start.labels.max()) + 1
             if n_prototypes > n_classes and self.job.constraints.settings.get("start") != "given":
-                unit = self._plain(n_classes).scale.unit  # so that a prior means the same whatever their number
+                unit = self._problem_from_centroids(
+                    n_classes
+                ).scale.unit  # so that a prior means the same whatever their number
             self.problems[n_prototypes] = self._problem(start, unit)
         return self.problems[n_prototypes]
 
@@ -129,7 +129,7 @@ class Trainer:
 
     def _single(self, plain: Problem) -> Problem:
         """One prototype per class."""
-        return self._plain(int(plain.start.labels.max()) + 1)
+        return self._problem_from_centroids(int(plain.start.labels.max()) + 1)
 
     def _grown(self, plain: Problem, setting: Setting) -> Problem:
         """One prototype per class is learned, then grown apart a little, towards the centroids of the plain start."""
@@ -141,7 +141,7 @@ class Trainer:
             single = self._single(plain)
             gamma = self.job.constraints.gamma_at(single.usual_gamma, setting)
 
-            def descend(state: DescentState | None, keep: Keep | None) -> Arrays:
+            def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
                 found = single.learn(
                     gamma,
                     setting.prior,

@@ -9,7 +9,7 @@ import numpy as np
 
 from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, Follow, Optimum, in_rows
-from knnpress.learning.state import Arrays, DescentState, Keep
+from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.typing import Array
 
 __all__ = ["minimize_batches"]
@@ -24,7 +24,7 @@ def minimize_batches(
     rng: np.random.Generator,
     callback: Follow | None = None,
     state: DescentState | None = None,
-    keep: Keep | None = None,
+    keep: SaveState | None = None,
 ) -> Optimum:
     """Minimise the mean of several functions by Adam, a step for each; an iteration is a pass over all of them.
 

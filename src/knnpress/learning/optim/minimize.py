@@ -13,7 +13,7 @@ from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, Follow, Method, Optimum, Reason, in_rows
 from knnpress.learning.optim.lbfgs import Lbfgs
 from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
-from knnpress.learning.state import DescentState, Keep
+from knnpress.learning.state import DescentState, SaveState
 from knnpress.typing import Array
 
 __all__ = ["minimize"]
@@ -38,7 +38,7 @@ def minimize(
     learning_rate: float = 1.0,
     callback: Follow | None = None,
     state: DescentState | None = None,
-    keep: Keep | None = None,
+    keep: SaveState | None = None,
 ) -> Optimum:
     """Minimise from u, using all points at every step.
 
@@ -85,7 +85,7 @@ def _minimize(
     gradient_tol: float,
     callback: Follow | None,
     state: DescentState | None,
-    keep: Keep | None,
+    keep: SaveState | None,
 ) -> Optimum:
     reason = None
     evaluate, u = in_rows(evaluate), np.ascontiguousarray(u)
