@@ -131,9 +131,9 @@ class StochasticCompression(BaseEstimator):
         are never divided between what is learned from and what is held out. With `may_learn_in_quick`, prototypes are
         learned in the `quick_geometry` of the given one where that serves held-out points better by more than noise, or
         where the given one would take too long. The trace has the "geometry" they were learned under, and their
-        "vectors", (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last one being
-        that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that descent.
-        Its fact "note" tells what held-out points said of a setting.
+        "vectors", (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last
+        one being that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that
+        descent. Its fact "note" tells what held-out points said of a setting.
         """
         self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
