@@ -111,6 +111,15 @@ def test_data_sets_without_most_methods_are_left_out(tmp_path):
     assert set(ranks.absent) == {"lonely", "MDM"}
 
 
+def test_while_an_experiment_runs_data_sets_without_ours_are_left_out(tmp_path):
+    others = {"full": 0.1, "MDM": 0.2, "tangent space + LR": 0.05, "tangent space + SVM": 0.06}
+    lines = [line for k in range(6) for line in runs(f"d{k}", others)]
+    lines += [line for k in range(6) for line in runs(f"d{k}", {"SCC": 0.04}, 0.02, splits=4 if k < 3 else 1)]
+    ranks = rank_methods(found(tmp_path, lines).plain)
+    assert len(ranks.data) == 3
+    assert "ours" in ranks.ranks
+
+
 def test_few_data_sets_are_not_ranked(tmp_path):
     lines, _ = many(2)
     findings = found(tmp_path, lines)

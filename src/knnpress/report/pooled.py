@@ -67,6 +67,9 @@ class Ranks:
 def rank_methods(plain: list[Case]) -> Ranks | None:
     """Rank all methods that were tried on the same data sets; None where there are fewer than three of either."""
     scores = {case.data.title: _scores(case) for case in plain if case.ours}
+    scores = {title: some for title, some in scores.items() if "ours" in some}  # while an experiment runs, it may lack
+    if not scores:
+        return None
     titles = sorted(scores, key=lambda title: -len(scores[title]))
     best: tuple[int, list[str], list[str]] = (0, [], [])
     for n in range(_LEAST, len(titles) + 1):  # as many data sets times methods as there can be
