@@ -17,6 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 import knnpress as kp
 from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators import PrototypeClassifier
+from knnpress.estimators.checks import check_gamma
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import EMD, JBLD, CloudSinkhorn, Sinkhorn, SquaredEuclidean
 
@@ -580,6 +581,39 @@ def test_a_mask_that_hides_nothing_and_objects_that_are_numbers_are_taken():
 def test_labels_that_are_masked_or_no_time_are_missing(y):
     with pytest.raises(ValueError, match="y contains missing labels"):
         PrototypeClassifier("sqeuclidean").fit(np.eye(4), y)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "string", "category", object])
+def test_labels_that_pandas_has_not_are_missing(dtype):
+    pd = pytest.importorskip("pandas")
+    words = [pd.NA, "a", "b", "a"]
+    y = pd.Series([pd.NA, 1, 0, 1] if dtype in ("Int64", "boolean") else words, dtype=dtype)
+    with pytest.raises(ValueError, match="y contains missing labels"):
+        PrototypeClassifier("sqeuclidean").fit(np.eye(4), y)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "UInt64"])
+@pytest.mark.parametrize("kind", ["Series", "array"])
+def test_large_whole_numbers_of_pandas_stay_apart(dtype, kind):
+    """As floats, which these become where one may be missing, neighbours above 2**53 are the same."""
+    pd = pytest.importorskip("pandas")
+    y = getattr(pd, kind)([2**60 + k for k in range(4)], dtype=dtype)
+    clf = PrototypeClassifier("sqeuclidean").fit(np.eye(4), y)
+    assert clf.classes_.tolist() == clf.predict(np.eye(4)).tolist() == y.tolist()
+
+
+def test_truth_values_of_pandas_stay_truth_values():
+    pd = pytest.importorskip("pandas")
+    clf = PrototypeClassifier("sqeuclidean").fit(np.eye(4), pd.Series([True, False, True, False], dtype="boolean"))
+    assert clf.classes_.dtype == bool
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_a_sharpness_of_low_precision_is_one_like_any_other(kind):
+    check_gamma(kind(2.0))
+    with pytest.raises(ValueError, match="gamma is"):
+        check_gamma(kind(0.0))
 
 
 def test_times_are_labels():

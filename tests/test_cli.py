@@ -1061,6 +1061,9 @@ def test_what_is_read_is_not_written_over(photos, model, vectors, tmp_path, knnp
     link.symlink_to(vectors)
     labels = tmp_path / "labels.csv"
     labels.write_text("label\n" + "a\nb\n" * 20)
+    records = tmp_path / "results" / "records.jsonl"
+    records.parent.mkdir()
+    records.write_text("{}\n")
     for command, output in (
         (("compress", vectors), vectors),
         (("compress", vectors), link),
@@ -1068,7 +1071,11 @@ def test_what_is_read_is_not_written_over(photos, model, vectors, tmp_path, knnp
         (("tune", vectors, "--trials", 1), vectors),
         (("predict", copy, photos / "test"), copy),
         (("predict", copy, photos / "test" / "rows" / "0.png"), photos / "test" / "rows" / "0.png"),
+        (("predict", copy, photos / "test"), photos / "test" / "rows" / "0.png"),
+        (("compress", photos / "train"), next((photos / "train").glob("*/*.png"))),
+        (("compress", photos / "test", "--masks", photos / "train"), next((photos / "train").glob("*/*.png"))),
         (("export", copy, "--to", "c"), copy),
+        (("report", records.parent), records),
     ):
         before = output.read_bytes()
         assert failed(knnpress_main(*command, "-o", output), f"{output} is read by this command; give another name")

@@ -421,7 +421,7 @@ TABLE = {
     "points of another size than the prototypes": lambda _: fit(SPD4)(_).predict(SPD4[:, :2, :2]),
     "labels of another number than points": fit(SPD4, Y[:3]),
     "labels with NaN": fit(SPD4, [0, 1, 0, np.nan, 1, 0]),
-    "labels that are None, NaT or masked": fit(SPD4, np.ma.array(Y, mask=[0, 0, 1, 0, 0, 0])),
+    "labels that are None, NA, NaT or masked": fit(SPD4, np.ma.array(Y, mask=[0, 0, 1, 0, 0, 0])),
     "sample weights beyond 1e100, or all below 1e-100": lambda _: kp.SCC(2).fit(SPD4, Y, np.full(6, 1e308)),
     "a single class, for SCC, SHC and SNC": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, np.zeros(6)),
     "fewer prototypes than classes": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, Y),

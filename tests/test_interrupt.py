@@ -25,6 +25,13 @@ HISTOGRAMS = """
     X = rng.dirichlet(np.ones(64), 3000)
 """
 
+CLOUDS = """
+    from knnpress import Clouds
+    from knnpress.geometries import CloudSinkhorn
+    rng = np.random.default_rng(0)
+    C = Clouds.from_list([rng.normal(size=(300, 5)) for _ in range(200)])
+"""
+
 #: What comes before, and what is interrupted; all take many seconds.
 WORK = {
     "jbld check": (MATRICES, "_core.SpdLanes(np.eye(3000)[None])"),
@@ -52,6 +59,24 @@ WORK = {
         "[_core.sinkhorn_pullback(cost, X, f, W, 0.0) for _ in range(1000)]",
     ),
     "barycenter": (HISTOGRAMS, "geometries.Sinkhorn(M, 1e-5, 'transport').centroid(X)"),
+    "clouds": (CLOUDS, "CloudSinkhorn(1e-3).pairwise(C, n_jobs=1)"),
+    "clouds, two threads": (CLOUDS, "CloudSinkhorn(0.05).pairwise(C, n_jobs=2)"),
+    "self terms of clouds": (
+        "    M, a = np.random.default_rng(0).random((2000, 2000)), np.full(2000, 1 / 2000)\n    M = 1e4 * (M + M.T)\n",
+        "_core.cloud_self(M, a, 0.0, 10**9)",
+    ),
+    "eigenvalues": (
+        "    X = np.tile(np.eye(12) + 0.01, (100000, 1, 1))\n    values, vectors = X[:, 0].copy(), X.copy()\n",
+        "[_core.eigen(X, values, vectors) for _ in range(1000)]",
+    ),
+    "logarithms of matrices": (
+        MATRICES + "    out, X = np.empty((1200, 40, 40)), X[:, :40, :40].copy()\n",
+        "[_core.spectral_map(X, _core.SpectralMap.log, out) for _ in range(1000)]",
+    ),
+    "soft loss": (
+        "    D, same = np.random.default_rng(0).random((5000, 2000)), np.ones((5000, 2000), bool)\n",
+        "[_core.soft_neighbor_loss(D, same, 5.0, 0.0, 0.1) for _ in range(1000)]",
+    ),
     "moments of signals": ("    S = np.ones((40, 300, 20000))\n", "[_core.moments(S) for _ in range(1000)]"),
     "box gaps": (
         "    low, high, F = np.zeros((64, 3000)), np.ones((64, 3000)), np.ones((30000, 64))\n",

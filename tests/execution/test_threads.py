@@ -147,6 +147,43 @@ def test_ctrl_c_while_helpers_are_asked_leaves_none_at_work(monkeypatch):
     assert begun == []
 
 
+@pytest.mark.parametrize("when", ["join_task", "leave_task"])
+def test_ctrl_c_where_the_callers_own_work_begins_or_ends_leaves_nothing_behind(when, monkeypatch):
+    plain, caller, came = getattr(threads._core, when), threading.get_ident(), []
+
+    def interrupted(*args):
+        if threading.get_ident() == caller and not came:
+            came.append(True)
+            raise KeyboardInterrupt
+        plain(*args)
+
+    at_work = []
+
+    def work(block):
+        at_work.append(block)
+        time.sleep(0.02)
+        at_work.remove(block)
+
+    monkeypatch.setattr(threads._core, when, interrupted)
+    before = resolve_n_jobs(3)
+    with pytest.raises(KeyboardInterrupt):
+        map_blocks(work, BLOCKS, 3)
+    assert came
+    assert at_work == []
+    assert resolve_n_jobs(3) == before == 3  # else this thread would be taken for a helper, and work alone ever after
+
+
+def test_where_there_are_no_more_threads_those_there_are_do_the_work(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    helpers = threads._Helpers()
+    monkeypatch.setattr(threads, "_helpers", helpers)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert map_blocks(lambda block: block.start, BLOCKS, 4) == list(range(20))
+    helpers.end()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_has_helpers_of_its_own():
     code = """

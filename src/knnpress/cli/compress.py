@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output
 
     check_output(args.output)
-    check_apart(args.output, args.input, args.labels)
+    check_apart(args.output, args.input, args.labels, args.masks, args.depth)
     check_output(args.checkpoint)
     if args.checkpoint is not None and args.method not in (None, *LEARNED):
         raise ValueError(f"--checkpoint is for {', '.join(LEARNED)}, which learn; {args.method} goes without")

@@ -37,11 +37,20 @@ def drop_output() -> None:
 
 
 def check_apart(output: Path | None, *inputs: Path | None) -> None:
-    """Refuse an output that would replace what is read."""
+    """Refuse an output that would replace what is read: an input itself, or an image in a folder of them."""
     if output is None or not output.exists():
         return
-    if any(one is not None and one.exists() and output.samefile(one) for one in inputs):
+    if any(one is not None and one.exists() and _is_read(output, one) for one in inputs):
         raise ValueError(f"{output} is read by this command; give another name for what it writes")
+
+
+def _is_read(output: Path, one: Path) -> bool:
+    if not one.is_dir():
+        return output.samefile(one)
+    from knnpress.datasets.folder import is_image_file
+
+    below = one.resolve() in output.resolve().parents or one.absolute() in output.absolute().parents
+    return below and is_image_file(output)
 
 
 def notice(text: str) -> None:

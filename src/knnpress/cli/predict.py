@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output, csv_text, replacing
 
     check_output(args.output)
-    check_apart(args.output, args.model, *args.inputs)
+    check_apart(args.output, args.model, *args.inputs, args.masks, args.depth)
     if args.model.is_dir():
         raise ValueError(f"{args.model} is a folder; the model comes first, the file that knnpress compress wrote")
     model = open_model(args.model, args.jobs)

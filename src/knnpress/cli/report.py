@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.cli.options import add_command
-from knnpress.cli.output import notice, print_facts
+from knnpress.cli.output import check_apart, notice, print_facts
 
 __all__ = ["add_parser", "run"]
+
+_READ = (".json", ".jsonl", ".npz")  # endings of what an experiment writes
 
 
 def add_parser(commands: Any) -> None:
@@ -31,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the page and its files, and say how ours fares."""
     from knnpress.report import write_report
 
+    check_apart(args.output, *(path for path in args.results.glob("**/*") if path.suffix in _READ))
     written = write_report(args.results, args.output, args.files, images=args.images)
     for text in written.notices:
         notice(text)

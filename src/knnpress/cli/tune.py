@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from knnpress.files import check_output
 
     check_output(args.output)
-    check_apart(args.output, args.input, args.labels)
+    check_apart(args.output, args.input, args.labels, args.masks, args.depth)
     data = read_training_set(args)
     classifier = make_classifier(args, data)
     found = tune(

@@ -13,7 +13,7 @@ import numpy as np
 from knnpress.datasets.dataset import ImageDataset, encode
 from knnpress.descriptors.images import ImageFile
 
-__all__ = ["FoundImage", "find_images", "images_below", "load_image_folder", "match_images"]
+__all__ = ["FoundImage", "find_images", "images_below", "is_image_file", "load_image_folder", "match_images"]
 
 #: A folder laid out like the images', or a function from an image's path to that of what belongs to it.
 Companion: TypeAlias = str | os.PathLike[str] | Callable[[Path], str | os.PathLike[str]]
@@ -35,7 +35,7 @@ def find_images(root: str | os.PathLike[str]) -> list[Path]:
             found += _images_below(place, {root.resolve()})
         else:
             _refuse_broken_link(place)
-            found += [place] if _is_image(place) else []
+            found += [place] if is_image_file(place) else []
     return sorted(found)
 
 
@@ -52,7 +52,7 @@ def _images_below(folder: Path, seen: set[Path]) -> list[Path]:
                 waiting.append(place)
             elif place.suffix.lower() in _SUFFIXES:
                 _refuse_broken_link(place)
-                found += [place] if _is_image(place) else []
+                found += [place] if is_image_file(place) else []
     return found
 
 
@@ -60,7 +60,8 @@ def _shown(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def _is_image(path: Path) -> bool:
+def is_image_file(path: Path) -> bool:
+    """Whether it is a file with the ending of an image."""
     return path.suffix.lower() in _SUFFIXES and path.is_file()
 
 

@@ -85,7 +85,10 @@ def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> 
 
 def check_gamma(gamma: float | str | None) -> None:
     """Refuse a number whose square is none; what words mean is for others to say."""
-    if not isinstance(gamma, Real) or isinstance(gamma, bool) or _GAMMA[0] <= gamma <= _GAMMA[1]:
+    if not isinstance(gamma, Real) or isinstance(gamma, bool):
+        return
+    # a number of single precision would be compared in that, in which the limits overflow
+    if _GAMMA[0] <= (gamma if isinstance(gamma, Integral) else float(gamma)) <= _GAMMA[1]:
         return
     raise ValueError(f"gamma is {_brief(gamma)}; give a positive number, from {_GAMMA[0]:g} to {_GAMMA[1]:g}")
 
@@ -123,17 +126,34 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
     """Labels of n points: numbers or strings, none missing."""
     if np.ma.is_masked(y):
         raise ValueError("y contains missing labels (it is masked); remove those points")
-    labels = column_or_1d(np.asarray(y) if is_dask(y) or is_stored(y) else y, warn=True)
+    labels = column_or_1d(np.asarray(y) if is_dask(y) or is_stored(y) else _without_mask(y), warn=True)
     if len(labels) != n:
         raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
-    elif labels.dtype.kind == "O" and any(label is None or label != label for label in labels):
+    elif labels.dtype.kind == "O" and any(map(_is_missing, labels)):
         raise ValueError("y contains missing labels (None or NaN); remove those points")
     elif labels.dtype.kind in "mM" and np.isnat(labels).any():
         raise ValueError("y contains missing labels (NaT); remove those points")
     check_classification_targets(labels)
     return labels
+
+
+def _without_mask(y: Any) -> Any:
+    """Whole numbers and truth values of pandas that may be missing, as such: as floats, large ones would be merged."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is None or plain.kind not in "iub" or not hasattr(y, "isna"):
+        return y
+    if y.isna().any():
+        raise ValueError("y contains missing labels (NA); remove those points")
+    return y.to_numpy(dtype=plain)
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA does not say
+        return True
 
 
 def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) -> Array | None:

@@ -151,9 +151,9 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
         task.cancel()
 
     def take_blocks(as_helper: bool) -> None:
-        _this_thread.is_worker = True
-        _core.join_task(task, as_helper)
         try:
+            _this_thread.is_worker = True
+            _core.join_task(task, as_helper)
             while not failures:
                 with changed:
                     k = next(next_block, None)
@@ -163,8 +163,11 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
         except BaseException as failure:
             fail(failure)
         finally:
-            _core.leave_task()
-            _this_thread.is_worker = False
+            leave()
+
+    def leave() -> None:
+        _core.leave_task()
+        _this_thread.is_worker = False
 
     def help_caller() -> None:
         nonlocal n_helping
@@ -182,13 +185,17 @@ def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], wor
             _helpers.ask(help_caller)
     except BaseException as failure:  # Ctrl-C: some may have been asked
         fail(failure)
-    take_blocks(as_helper=False)
+    try:
+        take_blocks(as_helper=False)
+    except BaseException as failure:  # Ctrl-C, where that begins or ends
+        fail(failure)
     while True:
         try:
             with changed:
                 caller_is_done = True
                 changed.notify_all()
                 changed.wait_for(lambda: n_helping == 0)
+            leave()  # once more, lest Ctrl-C came in the middle of it
             break
         except BaseException as failure:  # Ctrl-C
             fail(failure)
@@ -218,8 +225,11 @@ class _Helpers:
             self.n_idle -= idle
         if not idle:
             thread = threading.Thread(target=self._serve, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more to give: those there are do the work
+                return
             self.threads.add(thread)
-            thread.start()
         self.tasks.put(task)
 
     def _serve(self) -> None:
