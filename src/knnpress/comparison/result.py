@@ -101,7 +101,7 @@ class Comparison:
                     _short(row["microseconds_per_query"]),
                     *last,
                     _short(row["seconds_to_learn"]),
-                    "" if not row["note"] else f"{row['note']}, {row['n_folds']} of {self._n_folds} folds",
+                    "" if not row["note"] else f"{row['note']}, {row['n_folds']}/{self._n_folds} folds",
                 ]
             )
         return shown
@@ -219,6 +219,12 @@ def _merged(left_out: list[tuple[str, str]]) -> list[tuple[str, str]]:
         if where and model not in models:
             models.append(model)
     return [
-        (" and ".join(f"{where} ({', '.join(models)})" if models else where for where, models in places.items()), why)
+        (
+            ", ".join(
+                f"{where.replace(', ', ' under ')} ({', '.join(models)})" if models else where
+                for where, models in places.items()
+            ),
+            why,
+        )
         for why, places in reasons.items()
     ]
