@@ -243,8 +243,8 @@ def test_each_descriptor_and_metric_is_named_once_among_what_was_not_tried(found
         ("gabor", "describing 9 images by it takes about 99 s"),
     ]
     assert result.sentences()[-1] == (
-        "Not tried: gradient under jbld (full 1-NN, 8 learned), sift: no time was left; gabor: describing 9 images by it "
-        "takes about 99 s."
+        "Not tried: gradient under jbld (full 1-NN, 8 learned), sift: no time was left; gabor: describing 9 images by "
+        "it takes about 99 s."
     )
     result.left_out_ = [("jbld, full 1-NN", "no time was left")]
     assert result.sentences()[-1] == "Not tried: jbld (full 1-NN): no time was left."
