@@ -117,6 +117,7 @@ def test_from_a_folder_to_a_model_to_predictions_of_held_out_files(photos, tmp_p
     status, out, err = knnpress_main("compress", photos / "train", "-o", tmp_path / "m.knnp", "--ratio", "0.1")
     assert (status, err) == (0, "")
     said = facts(out)
+    assert said["descriptor"].startswith("color-texture, the default")
     assert said["prototypes"] == "6 of 60 points"
     assert said["ratio"] == "10.00%"
     assert float(said["training error"].rstrip("%")) < 5
@@ -491,6 +492,7 @@ def test_inspect_shows_what_is_there(model, knnpress_main):
     assert [line.startswith("*") for line in table] == [one["chosen"] for one in classifier.selection_]
     best = next(one for one in classifier.selection_ if one["chosen"])
     assert f"metric {classifier.metric_}, sharpness {best['sharpness']:g}, prior {best['prior']:g}" in out
+    assert "None" not in out  # what was left as it is need not be said
 
 
 def test_inspect_shows_pipelines_and_histograms_and_transformers(tmp_path, knnpress_main, rng):

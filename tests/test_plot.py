@@ -155,3 +155,17 @@ def test_data_frames_keep_their_names():
     distances = clf.set_output(transform="pandas").transform(frame)
     assert list(distances.columns) == list(clf.get_feature_names_out())
     assert (distances.index == frame.index).all()
+
+
+def test_pandas_output_is_of_transform_alone():
+    pandas = pytest.importorskip("pandas", reason="no pandas: pip install pandas")
+    frame, y = pandas.DataFrame(HISTOGRAMS.X[:100]), HISTOGRAMS.y[:100]
+    plain = kp.SNC(n_prototypes=10, max_iter=2).fit(frame, y)
+    clf = kp.SNC(n_prototypes=10, max_iter=2).set_output(transform="pandas").fit(frame, y)
+    assert isinstance(clf.transform(frame), pandas.DataFrame)
+    for method in ("predict", "outlier_score", "score_samples"):
+        assert np.array_equal(getattr(clf, method)(frame), getattr(plain, method)(frame))
+    matrices = kp.datasets.load_digits_covariances()
+    scc = kp.SCC(n_prototypes=10, metric="jbld", gamma="scale", prior=1.0, max_iter=2).set_output(transform="pandas")
+    scc.fit(matrices.X[:100], matrices.y[:100])
+    assert scc.feature_relevance(matrices.X[:5]).shape == (11,)

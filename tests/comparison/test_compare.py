@@ -5,6 +5,7 @@ import re
 import shlex
 import time
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +15,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 import knnpress as kp
+import knnpress.comparison.run
 from knnpress.cli import main
 from knnpress.cli.pictures import make_descriptor as of_the_command_line
 from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor, sizes_of
@@ -230,6 +232,41 @@ def test_time_is_kept_and_what_was_left_out_is_named(rng):
     assert time.process_time() - start < 6
     assert any("sinkhorn" in what for what, _ in result.left_out_)
     assert "Not tried: " in repr(result)
+
+
+def test_each_descriptor_and_metric_is_named_once_among_what_was_not_tried(found):
+    result = copy(found[0])
+    result.left_out_ = [
+        ("gradient, jbld, full 1-NN", "no time was left"),
+        ("gradient, jbld, 8 learned", "no time was left"),
+        ("sift", "no time was left"),
+        ("gabor", "describing 9 images by it takes about 99 s"),
+    ]
+    assert result.sentences()[-1] == (
+        "Not tried: gradient under jbld (full 1-NN, 8 learned), sift: no time was left; gabor: describing 9 images by "
+        "it takes about 99 s."
+    )
+    result.left_out_ = [("jbld, full 1-NN", "no time was left")]
+    assert result.sentences()[-1] == "Not tried: jbld (full 1-NN): no time was left."
+
+
+def test_what_is_dear_even_to_probe_does_not_keep_the_cheap_from_being_tried(quick, rng, monkeypatch):
+    probed, clock = [], Clock(60.0)
+
+    def slow_probe(name, *_):
+        probed.append(name)
+        if name == "bag-of-words":
+            clock.start -= 1000.0  # as if it had taken so long
+        return 0.0
+
+    monkeypatch.setattr(knnpress.comparison.run, "_probe", slow_probe)
+    monkeypatch.setattr(knnpress.comparison.run, "Clock", lambda seconds: clock)
+    images = rng.integers(0, 255, (20, 16, 16), np.uint8)
+    names = ["gabor", "bag-of-words", "grid-histogram"]
+    result = kp.compare(images, np.arange(20) % 2, descriptors=names, minutes=1, refit=False, n_splits=2, n_jobs=1)
+    assert probed == ["grid-histogram", "bag-of-words"]
+    assert {row["descriptor"] for row in result.table_} == {"grid-histogram"}
+    assert ("gabor", "no time was left") in result.left_out_
 
 
 def test_a_sample_of_many_points_is_compared_and_all_are_learned_from(quick, rng):

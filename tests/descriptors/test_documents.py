@@ -140,3 +140,9 @@ def test_what_is_not_fitted_or_has_no_words_says_so():
     moved = WordClouds(VECTORS, WORDS).fit(TEXTS).set_params(vectors=VECTORS[:4], vocabulary=WORDS[:4])
     with pytest.raises(ValueError, match="was fitted with 6; fit it again"):
         moved.transform(TEXTS)
+
+
+def test_vectors_that_are_a_dict_are_refused_with_what_to_give():
+    given = dict(zip(WORDS, VECTORS, strict=True))
+    with pytest.raises(ValueError, match=r"vectors is a dict; .*WordClouds\(keyed\.vectors, keyed\.index_to_key\)"):
+        WordClouds(given).fit(TEXTS)

@@ -53,7 +53,8 @@ def print_contents(path: Path, points: Path | None, groups: str | None) -> None:
     for step in steps:
         print(f"\n{type(step).__name__}")
         fitted = {name: value for name, value in vars(step).items() if name.endswith("_") and name not in _SHOWN_APART}
-        print_facts({name: _brief(value) for name, value in (step.get_params(deep=False) | fitted).items()})
+        known = {name: value for name, value in (step.get_params(deep=False) | fitted).items() if value is not None}
+        print_facts({name: _brief(value) for name, value in known.items()})
     if hasattr(classifier, "prototypes_"):
         print()
         labels = classifier.prototype_labels_.tolist()
@@ -144,7 +145,7 @@ def _brief(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of {' x '.join(map(str, value.shape))}, {value.dtype}"
     if isinstance(value, BaseEstimator):
-        params = value.get_params(deep=False).items()
+        params = [(name, v) for name, v in value.get_params(deep=False).items() if v is not None]
         return f"{type(value).__name__}({', '.join(f'{name}={_brief(v)}' for name, v in params)})"
     if isinstance(value, (list, tuple)) and len(value) > _SHORT:
         return f"{len(value)} values, the last {_brief(value[-1])}"

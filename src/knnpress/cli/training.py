@@ -33,7 +33,10 @@ _RATIO = 0.02
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Points, the names of their classes, the fitted descriptor that made them, if one did, and groups, if given."""
+    """Points, the names of their classes, the fitted descriptor that made them, if one did, and groups, if given.
+
+    `described_by` says which descriptor that is, and why where the user did not choose it.
+    """
 
     X: Any
     y: Labels
@@ -41,6 +44,7 @@ class TrainingSet:
     descriptor: Any
     seconds: float
     groups: Labels | None = None
+    described_by: str = ""
 
 
 def read_training_set(args: argparse.Namespace) -> TrainingSet:
@@ -62,12 +66,14 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
     if args.labels is not None:
         raise ValueError("--labels is for points; the class of an image is the sub-folder that it is in")
     folder = load_image_folder(args.input, masks=args.masks, depth=args.depth)
-    descriptor = make_descriptor(args.descriptor or usual_descriptor(folder.images), args.seed, args.jobs)
+    name = args.descriptor or usual_descriptor(folder.images)
+    described_by = name if args.descriptor else f"{name}, the default here; knnpress compare finds what suits best"
+    descriptor = make_descriptor(name, args.seed, args.jobs)
     X, rows = describe(descriptor, list(folder.images), fit=True, skip_bad=args.skip_bad, shown=args.shown)
     names = np.array(folder.class_names)[folder.y[rows]]
     cost, groups = getattr(descriptor, "ground_cost_", None), read_groups(args, folder)
     groups = None if groups is None else groups[rows]
-    return TrainingSet(X, names, cost, descriptor, time.perf_counter() - start, groups)
+    return TrainingSet(X, names, cost, descriptor, time.perf_counter() - start, groups, described_by)
 
 
 def read_groups(args: argparse.Namespace, folder: ImageDataset | None = None) -> Labels | None:
@@ -173,6 +179,7 @@ def fit_and_save(classifier: Any, data: TrainingSet, path: Path) -> None:
     print_facts(
         {
             "model": str(path),
+            **({"descriptor": data.described_by} if data.described_by else {}),
             "prototypes": f"{len(classifier.prototypes_)} of {len(data.y)} points",
             "ratio": f"{classifier.compression_ratio_:.2%}",
             **said,

@@ -57,9 +57,12 @@ KINDS = {
     ),
 }
 
-#: Descriptors by the names that ``--descriptor`` has for them
-GRAY = ("grid-histogram", "gradient", "shape-context", "bag-of-words", "gabor", "sift")
-COLOUR = ("color-histogram", "color-texture", "color-derivatives", "color-gabor", *GRAY)
+#: Descriptors by the names that ``--descriptor`` has for them, about from cheap to dear
+COLOUR = (
+    *("color-histogram", "grid-histogram", "shape-context", "gradient", "color-texture", "color-derivatives"),
+    *("bag-of-words", "sift", "color-gabor", "gabor"),
+)
+GRAY = tuple(name for name in COLOUR if not name.startswith("color-"))
 
 _MADE = {
     "bag-of-words": descriptors.BagOfWords,

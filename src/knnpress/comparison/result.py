@@ -101,7 +101,7 @@ class Comparison:
                     _short(row["microseconds_per_query"]),
                     *last,
                     _short(row["seconds_to_learn"]),
-                    "" if not row["note"] else f"{row['note']}, {row['n_folds']} of {self._n_folds} folds",
+                    "" if not row["note"] else f"{row['note']}, {row['n_folds']}/{self._n_folds} folds",
                 ]
             )
         return shown
@@ -150,7 +150,7 @@ class Comparison:
         if self._n_compared < self._n_points:
             said.append(f"Compared on a sample of {self._n_compared} of {self._n_points} points.")
         if self.left_out_:
-            said.append("Not tried: " + "; ".join(f"{what} ({why})" for what, why in _merged(self.left_out_)) + ".")
+            said.append("Not tried: " + "; ".join(f"{what}: {why}" for what, why in _merged(self.left_out_)) + ".")
         return said
 
     def __repr__(self) -> str:
@@ -211,8 +211,20 @@ def _short(number: float) -> str:
 
 
 def _merged(left_out: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What was left out, by the reason."""
-    reasons: dict[str, list[str]] = {}
+    """What was left out, by the reason; each descriptor and metric once, with what was not tried of it."""
+    reasons: dict[str, dict[str, list[str]]] = {}
     for what, why in left_out:
-        reasons.setdefault(why, []).append(what)
-    return [(" / ".join(dict.fromkeys(names)), why) for why, names in reasons.items()]
+        where, _, model = what.rpartition(", ")
+        models = reasons.setdefault(why, {}).setdefault(where or model, [])
+        if where and model not in models:
+            models.append(model)
+    return [
+        (
+            ", ".join(
+                f"{where.replace(', ', ' under ')} ({', '.join(models)})" if models else where
+                for where, models in places.items()
+            ),
+            why,
+        )
+        for why, places in reasons.items()
+    ]

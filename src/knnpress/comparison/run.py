@@ -202,17 +202,19 @@ def _screen(
     """A first look at each descriptor, the cheapest first."""
     if names is None:
         names = GRAY if are_gray(images) else COLOUR
-    costs = {}
-    for name in names:
+    for name in sorted(names, key=COLOUR.index):
+        if trials.tried and not trials.clock.has(share=_SCREENING):
+            trials.left_out.append((name, "no time was left"))
+            continue
         try:
-            costs[name] = _probe(name, images, seed, n_jobs)
+            cost = _probe(name, images, seed, n_jobs)  # dear ones take long even to probe: only when it is their turn
         except ValueError as error:
             if str(error).startswith("images["):
                 raise  # a bad image is bad for all
             trials.left_out.append((name, f"failed: {error}"))
-    for name in sorted(costs, key=costs.__getitem__):
-        if trials.tried and not trials.clock.has(costs[name] * len(images), _SCREENING):
-            why = f"describing {len(images)} images by it takes about {costs[name] * len(images):.0f} s"
+            continue
+        if trials.tried and not trials.clock.has(cost * len(images), _SCREENING):
+            why = f"describing {len(images)} images by it takes about {cost * len(images):.0f} s"
             trials.left_out.append((name, why))
             continue
         descriptor, start = make_descriptor(name, seed, n_jobs), time.perf_counter()
@@ -221,8 +223,8 @@ def _screen(
             X = descriptor.fit_transform(images)
         seconds = time.perf_counter() - start
         trials.tell(f"{name}: {len(images)} images described in {seconds:.1f} s")
-        cost = getattr(descriptor, "ground_cost_", None)
-        views[name] = Points(X, "matrices" if X.ndim == 3 else "histograms", cost, descriptor, seconds)
+        ground_cost = getattr(descriptor, "ground_cost_", None)
+        views[name] = Points(X, "matrices" if X.ndim == 3 else "histograms", ground_cost, descriptor, seconds)
         _look_at(trials, name, views[name], trials.n_all, _SCREENING)
         _drop_worst(trials, views)
 

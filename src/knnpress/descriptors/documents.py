@@ -30,8 +30,9 @@ class WordClouds(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     vectors : array of shape (n_vocabulary, d)
-        Of the words: word2vec, GloVe, fastText, or rows of a language model's embedding. Scaled to length one they
-        are compared by direction, as is usual.
+        Of the words: word2vec, GloVe, fastText, or rows of a language model's embedding. Of gensim's KeyedVectors they
+        are ``vectors``, and the words ``index_to_key``. Scaled to length one they are compared by direction, as is
+        usual.
     vocabulary : sequence of n_vocabulary str, or None
         The words. None: documents are given as counts, and no words can be shown.
     weighting : {"tfidf", "counts"}
@@ -195,6 +196,11 @@ class WordClouds(TransformerMixin, BaseEstimator):
     def _check_settings(self) -> int:
         """Number of words of the vocabulary."""
         shape = np.shape(self.vectors)
+        if shape == ():
+            raise ValueError(
+                f"vectors is a {type(self.vectors).__name__}; give an array (n_vocabulary, n_dims) and the words, "
+                "e.g. of gensim's: WordClouds(keyed.vectors, keyed.index_to_key)"
+            )
         if len(shape) != 2 or 0 in shape:
             raise ValueError(f"vectors has shape {shape}; expected (n_vocabulary, n_dims)")
         if self.weighting not in ("tfidf", "counts"):

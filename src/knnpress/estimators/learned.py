@@ -301,7 +301,7 @@ class LearnedModel(PrototypeModel):
         self.distance_levels_ = levels
 
     def _levels(self, X: ArrayLike, y: Labels, weight: Array | None = None) -> Array:
-        near = nearest_of_class(self.transform(X), self._codes(), len(self.classes_))
+        near = nearest_of_class(self._distances(X), self._codes(), len(self.classes_))
         if weight is not None:  # a class of absent points is none of ours
             near, y, weight = near[weight > 0], y[weight > 0], weight[weight > 0]
         codes = np.searchsorted(self.classes_, y)
@@ -418,7 +418,7 @@ class LearnedModel(PrototypeModel):
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("outlier_score", X)
-        near = nearest_of_class(self.transform(X), self._codes(), len(self.classes_))
+        near = nearest_of_class(self._distances(X), self._codes(), len(self.classes_))
         if not hasattr(self, "distance_levels_"):
             raise ValueError("this model was fitted by a knnpress that did not keep distance_levels_; fit it again")
         return outlier_scores(near, self.distance_levels_)
@@ -430,7 +430,7 @@ class LearnedModel(PrototypeModel):
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("score_samples", X)
-        logits = -(getattr(self, "gamma_", 1.0) ** 2) * self.transform(X)
+        logits = -(getattr(self, "gamma_", 1.0) ** 2) * self._distances(X)
         density: Array = logsumexp(logits, axis=1) - np.log(logits.shape[1])
         return density
 

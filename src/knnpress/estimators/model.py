@@ -180,7 +180,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def transform(self, X: ArrayLike) -> Array:
         """Distances of the points to every prototype, (n, m); of a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
-            return self._by_chunk("transform", X)
+            return self._by_chunk("_distances", X)
         return self._distances(X)
 
     def _distances(self, X: ArrayLike) -> Array:

@@ -166,7 +166,7 @@ class SCC(LearnedModel):
         points, _ = self._check_query(X)
         if len(np.unique(self.prototype_labels_)) < 2:
             raise ValueError("there are prototypes of one class only; nothing was decided between")
-        D, codes = self.transform(points), self._codes()
+        D, codes = self._distances(points), self._codes()
         first, share = self._decide(points)
         rows, near = np.arange(len(points)), nearest_of_class(D, codes, len(self.classes_))
         # the likeliest other class; of equally likely ones the nearer
