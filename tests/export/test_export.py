@@ -781,7 +781,7 @@ def test_c_answers_as_python_does_on_real_data(name, metric, tmp_path):
         assert same.mean() >= 0.999
 
 
-CORTEX_EXAMPLE = Path(__file__).parent.parent / "examples" / "cortex_m4"
+CORTEX_EXAMPLE = Path(__file__).parents[2] / "examples" / "cortex_m4"
 CORTEX = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-O2")
 CORTEX_TOOLS = ("arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm")
 

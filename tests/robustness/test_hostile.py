@@ -365,7 +365,7 @@ def test_covariances_of_signals_are_sound_or_refused(seed, scale, kind, estimato
 
 # ---- the table of docs/reference/bad-input.md -----------------------------------------------------------------
 
-DOCS = Path(__file__).parent.parent / "docs" / "reference" / "bad-input.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "bad-input.md"
 SPD4, HIST = reference.random_spd(np.random.default_rng(0), 6, 4), np.full((6, 3), 1 / 3)
 COST = np.ones((3, 3)) - np.eye(3)
 Y = two_classes(6)
