@@ -2,7 +2,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*.[ch]pp cpp/python/*.[ch]pp)
-PYTEST := $(BIN)/python -m pytest -n 2
+# Worksteal keeps most tests of a file in one process, which then makes what they share once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-all arm-test wheel wheel-test coverage mutate lint bench docs fuzz soak sanitize clean FORCE
@@ -91,7 +92,7 @@ wheel-test: wheel
 	mkdir build/wheel-tests && cp -r tests examples docs benchmarks README.md CHANGELOG.md mkdocs.yml pyproject.toml build/wheel-tests/
 	mkdir build/wheel-tests/bin && ln -s /bin/sh /bin/ls /bin/cat /bin/kill build/wheel-tests/bin/
 	cd build/wheel-tests && env PATH=$(CURDIR)/build/wheel-venv/bin:$(CURDIR)/build/wheel-tests/bin \
-	  ../wheel-venv/bin/python -m pytest -n 2
+	  ../wheel-venv/bin/python -m pytest -n 2 --dist worksteal
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

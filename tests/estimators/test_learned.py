@@ -459,7 +459,7 @@ def test_what_is_the_models_own_wins_over_the_compressors():
 
 
 @pytest.mark.parametrize("model", [SCC, SHC, SNC])
-def test_parameters_that_are_no_more_say_what_to_do_instead(model):
+def test_removed_parameters_say_what_to_do_instead(model):
     for name, instead in {
         "early_stopping": "descents end by themselves",
         "validation_fraction": "settings are cross-validated; see `selection_`",

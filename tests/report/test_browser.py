@@ -104,7 +104,7 @@ def test_one_variant_is_shown_at_a_time(open_page):
     assert chart.locator(".variant:visible").count() == 3
 
 
-def test_curves_need_no_program(browser, address):
+def test_curves_are_drawn_without_scripts(browser, address):
     context = browser.new_context(viewport={"width": 1280, "height": 900}, java_script_enabled=False)
     page = context.new_page()
     page.goto(address)

@@ -134,7 +134,7 @@ def is_spd(C):
 
 @examples(60)
 @given(spd_points())
-def test_distances_of_matrices_are_finite_symmetric_and_zero_at_home(case):
+def test_distances_of_matrices_are_finite_symmetric_and_zero_to_themselves(case):
     X, condition = case
     bound = 100 * EPS * X.shape[1] * condition
     for geometry in (JBLD(), AIRM(), LogEuclidean()):
@@ -256,7 +256,7 @@ def test_sinkhorn_agrees_with_the_log_domain_where_that_converges(case, value):
 
 @examples(30)
 @given(transport(most=4))
-def test_emd_is_finite_and_zero_at_home_for_a_free_diagonal(case):
+def test_emd_is_finite_and_zero_to_itself_for_a_free_diagonal(case):
     X, M = case
     D = EMD(M).pairwise(X, n_jobs=1)
     assert sound(D)
@@ -460,7 +460,7 @@ def test_the_table_of_bad_input_is_true(what, tmp_path):
     assert type(raised.value).__name__ == error
 
 
-def test_the_table_has_no_other_rows():
+def test_the_table_has_no_rows_that_are_not_tested():
     assert set(table_rows()) == set(TABLE)
 
 
