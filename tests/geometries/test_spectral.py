@@ -147,7 +147,7 @@ def test_inputs_stay_as_they_are(rng):
 @pytest.mark.parametrize(("n", "d"), [(1000, 3), (65, 130)])  # more than one block of rows
 def test_threads_change_nothing(rng, n, d):
     X = random_spd(rng, n, d)
-    for function in (eigh, eigvalsh, *MAPS):
+    for function in (eigh, matrix_log) if d > 3 else (eigh, eigvalsh, *MAPS):  # LAPACK's go one way, and are slow
         for one, two in zip(function(X, n_jobs=1), function(X, n_jobs=2), strict=True):
             assert_array_equal(one, two)
 
