@@ -218,7 +218,7 @@ def test_print_unfolds_everything(open_page):
     assert page.locator("details:not([open])").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_to_complain_of(open_page, scheme):
     """axe-core, where npm has installed it for all: npm install --global axe-core."""
     root = shutil.which("npm") and subprocess.run(["npm", "root", "-g"], capture_output=True, text=True).stdout.strip()
