@@ -2,7 +2,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*.[ch]pp cpp/python/*.[ch]pp)
-PYTEST := $(BIN)/python -m pytest -n 2
+# Worksteal keeps most tests of a file in one process, which then makes what they share once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .DELETE_ON_ERROR:
 .PHONY: demo test test-all arm-test wheel wheel-test coverage mutate lint bench docs fuzz soak sanitize clean FORCE
@@ -18,7 +19,7 @@ test-all: .venv/installed-test
 
 # Lines and branches of src that the tests reach. Tracing is no match for hundreds of threads: the stress tests stay out.
 coverage: .venv/installed-test
-	$(PYTEST) -p no:unraisableexception -p no:threadexception --ignore tests/test_stress.py \
+	$(PYTEST) -p no:unraisableexception -p no:threadexception --ignore tests/core/test_stress.py \
 	  --cov --cov-report=term --cov-report=html:build/coverage --cov-fail-under=95
 
 # Small changes to the source, in a clone of the last commit; shows those that no test notices. An hour or two.
@@ -37,7 +38,7 @@ lint: .venv/installed-lint
 
 # Files from strangers: some minutes.
 fuzz: .venv/installed-test
-	KNNPRESS_MUTANTS=20000 $(BIN)/python -m pytest -n 0 tests/test_fuzz.py
+	KNNPRESS_MUTANTS=20000 $(BIN)/python -m pytest -n 0 tests/robustness/test_fuzz.py
 
 # Random calls from threads of several processes, interrupted at random; answers and memory watched.
 SECONDS ?= 1800
@@ -45,7 +46,7 @@ soak: .venv/installed-test
 	$(BIN)/python tests/soak.py --seconds $(SECONDS)
 
 # The core under AddressSanitizer and UndefinedBehaviorSanitizer; it stops at the first fault. Builds for some minutes.
-KERNEL_TESTS := tests/test_core.py tests/test_core_limits.py tests/geometries tests/test_stress.py
+KERNEL_TESTS := $(addprefix tests/core/test_,core.py core_limits.py stress.py) tests/geometries
 sanitize: .venv/installed-test
 	$(call build_core,sanitize,address$(comma)undefined)
 	$(call run_kernels,sanitize,libasan.so) $(KERNEL_TESTS)
@@ -53,7 +54,7 @@ sanitize: .venv/installed-test
 # The kernels compiled for 64-bit ARM and run by an emulator, and compiled for RISC-V: g++-aarch64-linux-gnu,
 # g++-riscv64-linux-gnu and qemu-user of Debian. Some minutes.
 arm-test: .venv/installed-test
-	$(BIN)/python -m pytest -q -n 0 -m "" tests/test_cross.py
+	$(BIN)/python -m pytest -q -n 0 -m "" tests/core/test_cross.py
 
 comma := ,
 define build_core
@@ -91,7 +92,7 @@ wheel-test: wheel
 	mkdir build/wheel-tests && cp -r tests examples docs benchmarks README.md CHANGELOG.md mkdocs.yml pyproject.toml build/wheel-tests/
 	mkdir build/wheel-tests/bin && ln -s /bin/sh /bin/ls /bin/cat /bin/kill build/wheel-tests/bin/
 	cd build/wheel-tests && env PATH=$(CURDIR)/build/wheel-venv/bin:$(CURDIR)/build/wheel-tests/bin \
-	  ../wheel-venv/bin/python -m pytest -n 2
+	  ../wheel-venv/bin/python -m pytest -n 2 --dist worksteal
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -7,7 +7,7 @@ A page marks where a block of figures goes, by the name of a function below:
     <!-- --8<-- [start:errors] -->
     <!-- --8<-- [end:errors] -->
 
-tests/test_docs.py fails where a page and the records disagree.
+tests/project/test_docs.py fails where a page and the records disagree.
 """
 
 from __future__ import annotations

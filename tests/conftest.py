@@ -15,6 +15,13 @@ def rng():
     return np.random.default_rng(20240607)
 
 
+@pytest.fixture
+def many_blocks(monkeypatch):
+    """Even a few rows are cut into several blocks, which threads then share."""
+    monkeypatch.setattr("knnpress.execution.threads._LEAST_ROWS", 1)
+    monkeypatch.setattr("knnpress.execution.threads._LEAST_BYTES", 1)
+
+
 @pytest.fixture(params=_core.targets())
 def target(request):
     """Runs a test once on every instruction set that this machine has."""

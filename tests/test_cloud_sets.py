@@ -139,7 +139,7 @@ def test_bad_lists_and_documents_are_named():
     ],
     ids=["text", "times", "complex", "masked"],
 )
-def test_what_are_no_numbers_is_refused_by_every_door(points, said):
+def test_what_is_not_a_number_is_refused_wherever_clouds_are_made(points, said):
     with pytest.raises(ValueError, match=said):
         kp.Clouds(points, [0, 1, 2])
     with pytest.raises(ValueError, match=said.replace("points", "cloud 1")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -9,10 +10,12 @@ import signal
 import stat
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import one_at_a_time
 from numpy.testing import assert_array_equal
 from points import GROUND_COST, histograms, labelled, spd
 from safetensors import safe_open
@@ -65,10 +68,20 @@ LABELS = {
 }
 
 
-def fitted(name, labels="int", **params):
+@cache
+def fitted_once(name, labels):
     model, points = MODELS[name]
     X, y = labelled(points, 60)
-    return clone(model).set_params(**params).fit(X, LABELS[labels][y]), X
+    return clone(model).fit(X, LABELS[labels][y]), X
+
+
+def fitted(name, labels="int", **params):
+    """A model of one's own, and its training points."""
+    if params:
+        model, points = MODELS[name]
+        X, y = labelled(points, 60)
+        return clone(model).set_params(**params).fit(X, LABELS[labels][y]), X
+    return copy.deepcopy(fitted_once(name, labels))
 
 
 def saved(model, path):
@@ -120,8 +133,7 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "labels"), one_at_a_time(MODELS, LABELS))
 def test_a_loaded_model_is_the_saved_one_to_the_last_bit(name, labels, path):
     model, X = fitted(name, labels)
     X = X[:12]
@@ -697,7 +709,7 @@ def test_a_mutated_file_is_refused_or_loads_and_nothing_else_happens(mutants, fi
     with np.errstate(all="ignore"):
         for name in ("scc", "shc", "nested", "pipeline", "full"):
             mutant = mutants(without_checksum((files / name).read_bytes()), rng)
-            for _ in range(200):
+            for _ in range(80):
                 path.write_bytes(next(mutant))
                 try:
                     model = kp.load(path)
@@ -707,7 +719,7 @@ def test_a_mutated_file_is_refused_or_loads_and_nothing_else_happens(mutants, fi
                 loaded += 1
                 assert type(model) in model_file._classes().values()
                 assert all(np.isfinite(m.prototypes_).all() for m in [model] if hasattr(m, "prototypes_"))
-    assert 0 < loaded < 900  # the mutants are neither all harmless nor all nonsense
+    assert 0 < loaded < 360  # the mutants are neither all harmless nor all nonsense
 
 
 @pytest.mark.parametrize("name", ["scc", "shc", "pipeline"])
@@ -756,7 +768,7 @@ def test_a_sharpness_beyond_numbers_is_refused(gamma, files, path):
 
 
 @pytest.mark.parametrize("value", ["x", None, [1], float("1e400"), -1])
-def test_a_ratio_that_is_no_share_is_refused(value, files, path):
+def test_a_ratio_that_is_not_a_share_is_refused(value, files, path):
     about, tensors = contents(files / "scc")
     about["model"]["fitted"]["compression_ratio_"] = value if value != float("inf") else {"float": "inf"}
     rewrite(path, about, tensors)

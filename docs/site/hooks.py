@@ -15,7 +15,7 @@ from latex2mathml.converter import convert
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 _COMMANDS = "<!-- the help of every command -->"
-_NOT_RUN = re.compile(r"<!-- not run: (.*?) -->")  # tests/test_docs.py leaves out the block after it
+_NOT_RUN = re.compile(r"<!-- not run: (.*?) -->")  # tests/project/test_docs.py leaves out the block after it
 
 
 def on_page_content(content: str, **_: Any) -> str:

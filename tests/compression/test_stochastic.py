@@ -37,6 +37,7 @@ def compress(X, y, learner, geometry=None, m=6, seed=0, **more):
     )
 
 
+@pytest.mark.usefixtures("many_blocks")
 @CUT_SHORT
 @pytest.mark.parametrize("name", SMOOTH)
 def test_learning_lowers_the_loss_and_is_repeatable_for_any_number_of_threads(name):
@@ -51,6 +52,7 @@ def test_learning_lowers_the_loss_and_is_repeatable_for_any_number_of_threads(na
     geometry.check(one.points)
 
 
+@pytest.mark.usefixtures("many_blocks")
 @CUT_SHORT
 @pytest.mark.parametrize("name", ["jbld", "sinkhorn-divergence", "sqeuclidean"])
 def test_a_search_is_the_same_for_any_number_of_threads(name):

@@ -62,7 +62,7 @@ def test_masks_in_a_folder_of_their_own(root):
     assert (image[..., -1] > 0).sum() == 119
 
 
-def test_masks_below_the_images_are_no_class_however_the_folders_are_given(root, monkeypatch):
+def test_masks_below_the_images_are_not_a_class_however_the_folders_are_given(root, monkeypatch):
     for path in find_images(root):
         put((root / "masks" / path.relative_to(root)).with_suffix(".png"), 0)
     put(root / "masks" / "cat" / "of nothing.png")
@@ -74,7 +74,7 @@ def test_masks_below_the_images_are_no_class_however_the_folders_are_given(root,
             assert len(data.images) == 6
 
 
-def test_depth_beside_the_images_is_no_image_of_its_own(root):
+def test_depth_beside_the_images_is_not_taken_for_an_image(root):
     for path in find_images(root):
         put(path.with_name(path.stem + "_depth.png"), 1)
     data = load_image_folder(root, depth=lambda path: path.with_name(path.stem + "_depth.png"))

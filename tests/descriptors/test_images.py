@@ -264,7 +264,7 @@ def test_a_bad_array_is_named(rng, descriptor, spoil, message):
         (7, TypeError, "images is a int"),
     ],
 )
-def test_what_is_no_list_of_images_is_refused(rng, descriptor, images, error, message):
+def test_what_is_not_a_list_of_images_is_refused(rng, descriptor, images, error, message):
     with pytest.raises(error, match=message):
         descriptor.fit(photos(rng)).transform(images)
 

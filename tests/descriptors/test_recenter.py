@@ -111,6 +111,7 @@ def test_order_and_company_change_nothing(rng):
     assert np.array_equal(alone.transform(X[groups == 1]), model.transform(X, groups)[groups == 1])
 
 
+@pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize("metric", METRICS)
 def test_threads_change_nothing(rng, metric):
     X, _, groups = shifted_groups(rng)
@@ -401,6 +402,6 @@ def test_a_group_that_is_missing_is_named(groups, rng):
 
 
 @pytest.mark.parametrize("name", ["shrinkage", "forgetting"])
-def test_settings_that_are_no_numbers_are_refused(name):
+def test_settings_that_are_not_numbers_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} is 'much'; give"):
         Recenter(**{name: "much"}).fit(np.eye(2)[None])

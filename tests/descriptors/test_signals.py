@@ -309,7 +309,7 @@ def test_windows_too_short_or_of_another_length_are_refused(rng):
 
 
 @pytest.mark.parametrize("estimator", ["oas", "ledoit_wolf", "empirical"])
-def test_masked_signals_and_those_whose_squares_are_no_numbers_are_refused(rng, estimator):
+def test_masked_signals_and_those_whose_squares_overflow_are_refused(rng, estimator):
     X = rng.normal(size=(4, 3, 50))
     masked = np.ma.array(X, mask=np.arange(600).reshape(X.shape) == 320)
     with pytest.raises(InvalidPointError, match=r"X\[2\] is masked at \[0, 20\]"):

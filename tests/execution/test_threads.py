@@ -304,7 +304,7 @@ def test_n_jobs_counts_as_in_joblib(monkeypatch, n_jobs, expected):
     assert resolve_n_jobs(n_jobs) == expected
 
 
-def test_cores_are_counted_anew_where_fewer_are_allowed(monkeypatch):
+def test_cores_are_counted_again_where_fewer_are_allowed(monkeypatch):
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     assert resolve_n_jobs() == 1
     monkeypatch.delenv("LOKY_MAX_CPU_COUNT")
@@ -317,7 +317,7 @@ def test_n_jobs_zero_is_an_error_with_a_cure():
 
 
 @pytest.mark.parametrize("n_jobs", [2.5, "2"])
-def test_n_jobs_that_is_no_integer_is_an_error_that_says_so(n_jobs):
+def test_n_jobs_that_is_not_an_integer_is_refused(n_jobs):
     with pytest.raises((TypeError, ValueError), match="n_jobs"):
         resolve_n_jobs(n_jobs)
 

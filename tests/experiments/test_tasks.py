@@ -186,7 +186,7 @@ def bad_points(tmp_path, monkeypatch):
     return bad, row
 
 
-def test_points_of_a_file_are_refused_by_their_row_there_and_mended_ones_are_read_anew(bad_points):
+def test_points_of_a_file_are_refused_by_their_row_and_mended_ones_are_read_again(bad_points):
     bad, row = bad_points
     tasks = [Tasks(Path("cache"), None, seed=0) for _ in range(2)]
     with pytest.raises(InvalidPointError, match=rf"points\.npz: X\[{row}\] is not positive definite"):

@@ -49,6 +49,7 @@ def test_the_gradient_vanishes_at_the_centroid(rng, geometry):
     assert_allclose(geometry.linearize(X, geometry.centroid(X)[None]).pullback(np.ones((7, 1))), 0, atol=1e-13)
 
 
+@pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize(("n", "d", "m"), [(133, 3, 7), (1000, 300, 200)])
 def test_results_are_the_same_for_any_number_of_threads(rng, geometry, n, d, m):
     X, Z = rng.normal(size=(n, d)), rng.normal(size=(m, d))

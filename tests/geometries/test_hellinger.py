@@ -52,12 +52,13 @@ def test_it_is_a_geometry_known_by_name_with_nothing_to_fit(rng):
     assert repr(clone(geometry)) == "Hellinger()"
 
 
+@pytest.mark.usefixtures("many_blocks")
 def test_threads_change_nothing(rng):
     X = random_histograms(rng, 100, 5)
     assert_array_equal(Hellinger().pairwise(X, n_jobs=1), Hellinger().pairwise(X, n_jobs=2))
 
 
-def test_what_is_no_histogram_is_refused_with_the_cure():
+def test_what_is_not_a_histogram_is_refused_with_the_cure():
     with pytest.raises(InvalidPointError, match=r"X\[1\] has a negative bin"):
         Hellinger().transform([[1.0, 1.0], [1.0, -1.0]])
     with pytest.raises(InvalidPointError, match=r"X\[0\] is all zero"):

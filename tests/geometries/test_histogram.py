@@ -389,6 +389,7 @@ def test_barycenters_at_small_reg_are_as_good_as_the_linear_programme_can_tell(v
 # ---- doors ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("many_blocks")
 @every_geometry
 def test_results_are_the_same_for_any_number_of_threads(rng, geometry):
     X, Z = random_histograms(rng, 133, 9, 0.2), random_histograms(rng, 5, 9, 0.2)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from cases import for_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
@@ -31,7 +32,7 @@ every_weighting = pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGH
     ids=["jbld", "airm", "logeuclid"],
 )
 @pytest.mark.parametrize("condition", [1.0, 30.0, 1e3])
-@pytest.mark.parametrize("d", [1, 2, 5, 19])
+@for_each("d", [1, 2, 5, 19])
 def test_distances_agree_with_pyriemann(rng, geometry, metric, squared, condition, d):
     X, Z = random_spd(rng, 9, d, condition), random_spd(rng, 6, d, condition)
     expected = pairwise_distance(X, Z, metric=metric, squared=squared)
@@ -44,7 +45,7 @@ def test_distances_agree_with_pyriemann(rng, geometry, metric, squared, conditio
     ids=["jbld", "airm"],
 )
 @pytest.mark.parametrize("condition", [1e3, 1e6, 1e10, 1e14])
-@pytest.mark.parametrize("d", [2, 4, 7])
+@for_each("d", [2, 4, 7])
 def test_ill_conditioned_matrices_lose_no_more_than_their_condition(rng, geometry, exact, condition, d):
     X, Z = random_spd(rng, 3, d, condition), random_spd(rng, 3, d, condition)
     expected = [[exact(x, z) for z in Z] for x in X]
@@ -68,7 +69,7 @@ def test_airm_of_wide_matrices_by_lapack_agrees_with_the_core(rng, monkeypatch):
 
 
 @pytest.mark.usefixtures("target")
-@pytest.mark.parametrize("d", [*range(1, 11), 19, 40, 65])
+@for_each("d", [*range(1, 11), 19, 40, 65])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 2), (19, 3)])
 def test_airm_of_every_size_is_that_of_singular_values(rng, d, n, m):
     X, Z = random_spd(rng, n, d, 1e4), random_spd(rng, m, d, 1e4)
@@ -301,6 +302,7 @@ def test_the_centroid_of_one_point_is_that_point(rng, geometry):
 # ---- doors ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("many_blocks")
 @every_geometry
 @pytest.mark.parametrize("d", [3, 40])
 def test_results_are_the_same_for_any_number_of_threads(rng, geometry, d):

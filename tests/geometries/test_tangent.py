@@ -115,6 +115,7 @@ def test_one_prototype_per_class_and_an_intercept_are_multinomial_logistic_regre
     assert len(set(peer.predict(V))) == 3
 
 
+@pytest.mark.usefixtures("many_blocks")
 def test_threads_change_nothing(rng):
     X = random_spd(rng, 100, 4)
     tangent = Tangent().fitted_to(X)

@@ -74,6 +74,7 @@ def test_loss_and_error_are_those_of_the_pairwise_distances_and_the_prior(rng, n
     assert_allclose(evaluation.error, (function.labels[D.argmin(axis=1)] != function.rows.y).mean())
 
 
+@pytest.mark.usefixtures("many_blocks")
 @every_geometry
 def test_nothing_depends_on_the_number_of_threads(rng, name):
     seed = int(rng.integers(2**31))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import for_each
 from numpy.testing import assert_allclose, assert_array_equal
 from points import labelled
 from scipy import optimize
@@ -73,8 +74,8 @@ def test_descent_returns_the_iterate_of_lowest_error():
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg"])
-@pytest.mark.parametrize("seed", range(20))
-def test_a_loss_that_is_only_known_to_a_tolerance_ends_the_search_in_peace(method, seed):
+@for_each("seed", range(20))
+def test_a_loss_known_only_to_a_tolerance_ends_the_search_near_the_minimum(method, seed):
     """As Sinkhorn's is: the same theta does not give the same loss twice."""
     rng = np.random.default_rng(seed)
 
@@ -219,7 +220,7 @@ def test_a_gradient_that_lies_ends_the_descent_with_the_best_point(method):
 
 
 @pytest.mark.parametrize("method", ["lbfgs", "cg", "descent"])
-def test_a_loss_that_is_no_number_says_so(method):
+def test_a_loss_that_is_not_a_number_says_so(method):
     with pytest.warns(ConvergenceWarning, match="the loss became nan; lower gamma"):
         minimize(lambda theta: Evaluation(np.nan, np.full_like(theta, np.nan), 1.0), np.ones((1, 2)), method=method)
 

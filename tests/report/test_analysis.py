@@ -173,7 +173,7 @@ def test_each_study_has_its_plan_and_the_later_one_counts(tmp_path):
     assert results.notices == ["records.jsonl: left out 1 record of another plan"]
 
 
-def test_a_failure_is_no_result(tmp_path):
+def test_a_failed_run_does_not_count_as_a_result(tmp_path):
     lines = [run("full", 0, 0.03), {**run("SPDNet", 0, 0.0), "failure": "no torch", "test_error": None}]
     (case,) = cases_of(read(tmp_path, lines))["things"]
     assert case.methods == ["full"]

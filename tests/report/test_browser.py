@@ -104,7 +104,7 @@ def test_one_variant_is_shown_at_a_time(open_page):
     assert chart.locator(".variant:visible").count() == 3
 
 
-def test_curves_need_no_program(browser, address):
+def test_curves_are_drawn_without_scripts(browser, address):
     context = browser.new_context(viewport={"width": 1280, "height": 900}, java_script_enabled=False)
     page = context.new_page()
     page.goto(address)
@@ -218,7 +218,7 @@ def test_print_unfolds_everything(open_page):
     assert page.locator("details:not([open])").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_to_complain_of(open_page, scheme):
     """axe-core, where npm has installed it for all: npm install --global axe-core."""
     root = shutil.which("npm") and subprocess.run(["npm", "root", "-g"], capture_output=True, text=True).stdout.strip()

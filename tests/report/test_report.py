@@ -356,7 +356,7 @@ def test_the_command(small, tmp_path, capsys):
     assert "Training image" not in (tmp_path / "x.html").read_text()
 
 
-def test_the_command_refuses_what_is_no_results_folder(tmp_path, capsys):
+def test_the_command_refuses_what_is_not_a_results_folder(tmp_path, capsys):
     assert main(["report", str(tmp_path), "-o", str(tmp_path / "x.html")]) == 2
     assert "has no plan.json" in capsys.readouterr().err
     assert not (tmp_path / "x.html").exists()

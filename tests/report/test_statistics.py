@@ -17,7 +17,7 @@ def test_summary_is_numpys():
     assert summary.n == 4
 
 
-def test_one_split_has_no_deviation_and_no_test():
+def test_one_split_gives_neither_a_deviation_nor_a_test():
     assert summarize([0.3]).std is None
     alone = compare([0.3], [0.1], 1.0)
     assert alone.difference == pytest.approx(0.2)

@@ -257,7 +257,7 @@ def test_the_suggested_shrinkage_is_enough_and_a_tenth_is_not_offered_for_nothin
     assert 1e-6 <= share <= max(1e-6, 40 * 5 * abs(smallest))
 
 
-def test_shrinking_knows_no_units(rng):
+def test_shrinking_does_not_depend_on_units(rng):
     X, units = spd(rng, 3), np.array([1e-6, 1.0, 1e3, 1e6])
     scaled = X * units[:, None] * units
     np.testing.assert_allclose(shrink(scaled, 0.01), shrink(X, 0.01) * units[:, None] * units)
@@ -421,7 +421,7 @@ def test_no_cure_names_an_option_that_no_command_has(tmp_path, doctor, rng):
     assert "--max-side" not in out
 
 
-def test_masks_are_no_images_and_missing_ones_are_found(tmp_path, doctor, rng):
+def test_masks_are_not_taken_for_images_and_missing_ones_are_found(tmp_path, doctor, rng):
     for name in ("a", "b"):
         for k in range(3):
             for folder in ("photos", "photos/masks"):

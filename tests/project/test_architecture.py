@@ -16,7 +16,6 @@ import pytest
 import knnpress
 
 SOURCE = Path(knnpress.__file__).parent
-FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = ["knnpress", *(m.name for m in pkgutil.walk_packages(knnpress.__path__, "knnpress."))]
 PYTHON_MODULES = [name for name in MODULES if name != "knnpress._core"]
 OPTIONAL = {
@@ -75,6 +74,10 @@ def module_of(path):
     return ".".join(["knnpress", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
 
 
+#: The text of every module by its name.
+SOURCES = {module_of(path): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
+
+
 def imported(tree):
     """Full names of all that a syntax tree imports, wherever in the file."""
     for node in ast.walk(tree):
@@ -105,11 +108,11 @@ def forbidden_imports(module, source):
     return used - allowed
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if part(module_of(f)) != "__init__"], ids=module_of)
-def test_imports_follow_the_data(path):
-    module = module_of(path)
-    assert part(module) in ORDER, f"give {module} a place in ORDER"
-    assert forbidden_imports(module, path.read_text()) == set()
+def test_imports_follow_the_data():
+    for module, source in SOURCES.items():
+        if part(module) != "__init__":
+            assert part(module) in ORDER, f"give {module} a place in ORDER"
+            assert forbidden_imports(module, source) == set(), module
 
 
 @pytest.mark.parametrize(
@@ -127,20 +130,15 @@ def test_an_import_against_the_order_would_be_caught(module, source, caught):
     assert forbidden_imports(module, source) == caught
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_only_one_module_knows_of_threads_and_nothing_knows_of_pickle(path):
-    used = set(words(ast.parse(path.read_text())))
-    assert not used & {"pickle", "cPickle", "dill", "cloudpickle"}
-    if module_of(path) != "knnpress.execution.threads":
-        assert not used & THREADS
-    else:
-        assert used & THREADS  # the test can see them
+def test_only_one_module_knows_of_threads_and_nothing_knows_of_pickle():
+    used = {module: set(words(ast.parse(source))) for module, source in SOURCES.items()}
+    assert [module for module in used if used[module] & {"pickle", "cPickle", "dill", "cloudpickle"}] == []
+    assert [module for module in used if used[module] & THREADS] == ["knnpress.execution.threads"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_only_one_module_imports_dask(path):
-    used = {name.split(".")[0] for name in imported(ast.parse(path.read_text()))}
-    assert bool(used & {"dask", "distributed"}) == (module_of(path) == "knnpress.execution.dask")
+def test_only_one_module_imports_dask():
+    used = {module: {name.split(".")[0] for name in imported(ast.parse(text))} for module, text in SOURCES.items()}
+    assert [module for module in used if used[module] & {"dask", "distributed"}] == ["knnpress.execution.dask"]
 
 
 def fresh(code):
@@ -177,16 +175,16 @@ except ImportError as error:
     assert "pip install knnpress[ot]" in fresh(code)
 
 
-@pytest.mark.parametrize("name", PYTHON_MODULES)
-def test_public_names_exist_and_are_documented(name):
-    module = importlib.import_module(name)
-    assert module.__doc__
-    public = getattr(module, "__all__", [])
-    assert len(public) == len(set(public))
-    for public_name in public:
-        thing = getattr(module, public_name)
-        if inspect.ismodule(thing) or inspect.isclass(thing) or inspect.isfunction(thing):
-            assert thing.__doc__, f"{name}.{public_name} has no docstring"
+def test_public_names_exist_and_are_documented():
+    for name in PYTHON_MODULES:
+        module = importlib.import_module(name)
+        assert module.__doc__, name
+        public = getattr(module, "__all__", [])
+        assert len(public) == len(set(public)), name
+        for public_name in public:
+            thing = getattr(module, public_name)
+            if inspect.ismodule(thing) or inspect.isclass(thing) or inspect.isfunction(thing):
+                assert thing.__doc__, f"{name}.{public_name} has no docstring"
 
 
 def test_the_package_lists_its_public_names():
@@ -196,12 +194,7 @@ def test_the_package_lists_its_public_names():
         knnpress.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("name", PYTHON_MODULES)
-def test_examples_in_docstrings_are_right(name):
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
-
-
-def test_there_are_examples_in_docstrings():
-    finder = doctest.DocTestFinder()
-    modules = map(importlib.import_module, PYTHON_MODULES)
-    assert sum(len(test.examples) for module in modules for test in finder.find(module)) > 10
+def test_examples_in_docstrings_are_right():
+    results = {name: doctest.testmod(importlib.import_module(name)) for name in PYTHON_MODULES}
+    assert [name for name, result in results.items() if result.failed] == []
+    assert sum(result.attempted for result in results.values()) > 10

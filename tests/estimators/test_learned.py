@@ -4,9 +4,11 @@ import pickle
 import subprocess
 import sys
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
+from cases import one_at_a_time
 from numpy.testing import assert_allclose, assert_array_equal
 from points import GROUND_COST, labelled
 from sklearn.base import clone
@@ -51,6 +53,12 @@ def fitted(name, **params):
     return clone(model).set_params(**params).fit(X, y), X, y
 
 
+@cache
+def fitted_once(name):
+    """For tests that only ask the model, and leave it as it is."""
+    return fitted(name)
+
+
 def test_scikit_learn_finds_nothing_wrong_with_snc():
     # the folds hold out rows: those of a repeated row and of a weight of two are others
     expected = {"check_sample_weight_equivalence_on_dense_data": "folds are drawn from the rows"}
@@ -65,7 +73,7 @@ def test_with_everything_fixed_a_weight_is_a_repetition_to_scikit_learn_too():
 
 @every_model
 def test_the_contract_of_fitted_attributes_holds(name):
-    clf, X, y = fitted(name)
+    clf, X, y = fitted_once(name)
     assert clf.prototypes_.shape == (6, *X.shape[1:])
     assert_array_equal(np.unique(clf.prototype_labels_), clf.classes_)
     assert_allclose(clf.compression_ratio_, 6 / 90)
@@ -77,14 +85,14 @@ def test_the_contract_of_fitted_attributes_holds(name):
 
 @every_model
 def test_a_clone_and_a_pickle_predict_the_same(name):
-    clf, X, y = fitted(name)
+    clf, X, y = fitted_once(name)
     assert_array_equal(clone(clf).fit(X, y).prototypes_, clf.prototypes_)
     assert_array_equal(pickle.loads(pickle.dumps(clf)).predict(X), clf.predict(X))
 
 
-@every_model
-@pytest.mark.parametrize(("vote", "k"), [("nearest", 1), ("nearest", 3), ("soft", 1)])
-def test_the_largest_probability_is_the_prediction(name, vote, k):
+@pytest.mark.parametrize(("name", "how"), one_at_a_time(MODELS, [("soft", 1), ("nearest", 1), ("nearest", 3)]))
+def test_the_largest_probability_is_the_prediction(name, how):
+    vote, k = how
     clf, X, _ = fitted(name, vote=vote, n_neighbors=k)
     P = clf.predict_proba(X)
     assert_allclose(P.sum(axis=1), 1.0)
@@ -94,7 +102,7 @@ def test_the_largest_probability_is_the_prediction(name, vote, k):
 
 @every_model
 def test_one_neighbour_predicts_the_label_of_the_nearest_prototype(name):
-    clf, X, _ = fitted(name)
+    clf, X, _ = fitted_once(name)
     assert_array_equal(clf.predict(X), clf.prototype_labels_[clf.kneighbors(X, 1, return_distance=False)[:, 0]])
     assert_array_equal(clf.transform(X).argmin(axis=1), clf.kneighbors(X, 1, return_distance=False)[:, 0])
 
@@ -459,7 +467,7 @@ def test_what_is_the_models_own_wins_over_the_compressors():
 
 
 @pytest.mark.parametrize("model", [SCC, SHC, SNC])
-def test_parameters_that_are_no_more_say_what_to_do_instead(model):
+def test_removed_parameters_say_what_to_do_instead(model):
     for name, instead in {
         "early_stopping": "descents end by themselves",
         "validation_fraction": "settings are cross-validated; see `selection_`",
@@ -489,7 +497,7 @@ def test_the_sampler_serves_imbalanced_learns_pipeline(rng):
 
 
 def test_a_saved_model_predicts_the_same(tmp_path):
-    clf, X, _ = fitted("scc")
+    clf, X, _ = fitted_once("scc")
     clf.save(tmp_path / "model.knnp")
     assert_array_equal(knnpress.load(tmp_path / "model.knnp").predict_proba(X), clf.predict_proba(X))
 

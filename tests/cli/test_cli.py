@@ -58,6 +58,12 @@ def photos(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def few_photos(tmp_path_factory):
+    """A folder of images, enough where learning from them takes long; not to be changed."""
+    return write_folder(tmp_path_factory.mktemp("few"), 8, seed=2)
+
+
+@pytest.fixture(scope="module")
 def model(photos, tmp_path_factory):
     """A model of the images in train."""
     path = tmp_path_factory.mktemp("model") / "model.knnp"
@@ -149,14 +155,12 @@ def test_from_a_folder_to_a_model_to_predictions_of_held_out_files(photos, tmp_p
     assert_array_equal(loaded.classes_, CLASSES)
 
 
-def test_a_model_of_histograms_of_images_is_what_the_estimator_would_make(photos, tmp_path, knnpress_main):
+def test_a_model_of_histograms_of_images_is_what_the_estimator_would_make(few_photos, photos, tmp_path, knnpress_main):
     path = tmp_path / "m.knnp"
-    assert (
-        knnpress_main("compress", photos / "train", "-o", path, "--descriptor", "bag-of-words", "--prototypes", 3)[0]
-        == 0
-    )
-    train, test = (load_image_folder(photos / part).images for part in ("train", "test"))
-    y = np.repeat(CLASSES, 20)
+    result = knnpress_main("compress", few_photos, "-o", path, "--descriptor", "bag-of-words", "--prototypes", 3)
+    assert result[0] == 0
+    train, test = (load_image_folder(folder).images for folder in (few_photos, photos / "test"))
+    y = np.repeat(CLASSES, 8)
     clf = kp.DescriptorClassifier(descriptors.BagOfWords(random_state=0), kp.SHC(n_prototypes=3, random_state=0)).fit(
         train, y
     )
@@ -243,19 +247,19 @@ def test_selectors_keep_clouds_too(method, tmp_path, knnpress_main, rng):
     assert "2 dimensions" in out
 
 
-def test_images_become_clouds_and_a_model_of_them(photos, tmp_path, knnpress_main):
+def test_images_become_clouds_and_a_model_of_them(few_photos, tmp_path, knnpress_main):
     model = tmp_path / "m.knnp"
     chosen = ("--descriptor", "contour", "--prototypes", 3)
-    assert knnpress_main("compress", photos / "train", "-o", model, *chosen)[0] == 0
-    status, out, _ = knnpress_main("evaluate", model, photos / "test")
+    assert knnpress_main("compress", few_photos, "-o", model, *chosen)[0] == 0
+    status, out, _ = knnpress_main("evaluate", model, few_photos)
     assert status == 0
     assert "error" in out
     status, out, _ = knnpress_main("inspect", model)
     assert "cloud of 32 points in 2 dimensions with their weights" in out
-    result = knnpress_main("compress", photos / "train", "-o", model, *chosen, "--method", "scc")
+    result = knnpress_main("compress", few_photos, "-o", model, *chosen, "--method", "scc")
     assert result[0] != 0
     assert "the points are clouds, which SCC cannot learn" in result[2]
-    result = knnpress_main("compress", photos / "train", "-o", model, *chosen, "--method", "lvq")
+    result = knnpress_main("compress", few_photos, "-o", model, *chosen, "--method", "lvq")
     assert "use swc" in result[2]
 
 
@@ -791,7 +795,7 @@ with open(sys.argv[1], "wb") as file:
     assert (tmp_path / "out.csv").read_bytes() == b""
 
 
-def test_negative_numbers_are_no_formulas(vectors, tmp_path, knnpress_main):
+def test_negative_numbers_are_not_escaped_as_formulas(vectors, tmp_path, knnpress_main):
     with np.load(vectors) as file:
         np.savez(tmp_path / "signs.npz", X=file["X"], y=2 * file["y"] - 1)
     knnpress_main("compress", tmp_path / "signs.npz", "-o", tmp_path / "m.knnp", "--prototypes", 2)
@@ -960,7 +964,7 @@ def test_an_experiment_runs_resumes_and_is_reported(tmp_path, capsys):
 # what newcomers stumble over
 
 
-def test_what_is_no_model_is_called_what_it_is(photos, vectors, model, knnpress_main):
+def test_what_is_not_a_model_is_called_what_it_is(photos, vectors, model, knnpress_main):
     assert failed(knnpress_main("predict", photos, model), f"{photos} is a folder; the model comes first", "compress")
     assert failed(knnpress_main("inspect", photos), f"{photos} is a folder; give a model", "knnpress compress")
     for command in (("predict", vectors, photos), ("inspect", vectors), ("export", vectors, "-o", "m.c")):

@@ -1,7 +1,7 @@
 // The kernels without Python, for processors that have none here: reads cases, writes what the kernels give.
 //
 // A case is the number of a kernel, four sizes and four settings, then arrays of doubles, each after its length; the
-// answer is one array after its length. tests/test_cross.py writes the cases and knows the answers.
+// answer is one array after its length. tests/core/test_cross.py writes the cases and knows the answers.
 #include <cstdio>
 #include <vector>
 

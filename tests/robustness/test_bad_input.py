@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from cases import one_at_a_time
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from points import GEOMETRIES, GROUND_COST, HISTOGRAMS, SINKHORN, SPD, labelled, sample
@@ -169,8 +170,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for kind, bad in BAD.items() for name in bad.names])
+#: Every kind at one door, and one kind at every door, of every geometry.
+BAD_CASES = [
+    *((name, kind, "check") for kind, bad in BAD.items() for name in bad.names),
+    *((name, "nan", door) for door in DOORS if door != "check" for name in GEOMETRIES),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "door"), BAD_CASES)
 def test_bad_points_are_refused_with_which_what_and_the_cure(name, kind, door):
     enter, called = DOORS[door]
     bad = BAD[kind]
@@ -258,8 +265,7 @@ BAD_COSTS = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_COSTS)
-@pytest.mark.parametrize("door", ["check", "pairwise X", "centroid", "fit"])
+@pytest.mark.parametrize(("kind", "door"), one_at_a_time(BAD_COSTS, ["check", "pairwise X", "centroid", "fit"]))
 @pytest.mark.parametrize("make", [Sinkhorn, EMD])
 def test_bad_ground_costs_are_refused_with_what_and_the_cure(make, door, kind):
     cost, message = BAD_COSTS[kind]
@@ -288,8 +294,7 @@ BAD_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_SETTINGS)
-@pytest.mark.parametrize("door", ["pairwise X", "fit", "predict"])
+@pytest.mark.parametrize(("kind", "door"), one_at_a_time(BAD_SETTINGS, ["pairwise X", "fit", "predict"]))
 def test_bad_settings_of_sinkhorn_are_refused_with_what_and_the_cure(door, kind):
     chosen, message = BAD_SETTINGS[kind]
     X = sample("emd", N)
@@ -351,9 +356,8 @@ def test_a_column_of_labels_is_taken_with_a_warning():
     assert clf.prototype_labels_.tolist() == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize("k", [0, -1, 5, 10**9])
-@every_geometry
-def test_a_number_of_neighbours_that_cannot_be_is_refused(name, k):
+@pytest.mark.parametrize(("name", "k"), one_at_a_time(GEOMETRIES, [5, 0, -1, 10**9]))
+def test_a_number_of_neighbours_out_of_range_is_refused(name, k):
     said = rf"n_neighbors is {k}, but there are 4 prototypes; choose 1 to 4"
     X = sample(name, N)
     with pytest.raises(ValueError, match=said):
@@ -366,7 +370,7 @@ def test_a_number_of_neighbours_that_cannot_be_is_refused(name, k):
 
 
 @pytest.mark.parametrize("k", [1.5, "3", None])
-def test_a_number_of_neighbours_that_is_no_integer_is_refused_at_fit(k):
+def test_a_number_of_neighbours_that_is_not_an_integer_is_refused_at_fit(k):
     with pytest.raises((TypeError, ValueError), match=rf"n_neighbors is {k!r}"):
         PrototypeClassifier(JBLD(), n_neighbors=k).fit(sample("jbld", N), [0, 1, 0, 1])
 
@@ -382,14 +386,16 @@ def test_a_number_of_neighbours_that_is_no_integer_is_refused_at_fit(k):
         ("emd", ValueError, r"ground_cost is None; give the \(d, d\) matrix"),
     ],
 )
-def test_what_is_no_geometry_is_refused(geometry, error, message):
+def test_what_is_not_a_geometry_is_refused(geometry, error, message):
     X = sample("emd" if geometry in ("sinkhorn", "emd") else "jbld", N)
     with pytest.raises(error, match=message):
         fit(geometry, X)
 
 
-@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], np.ones((4, 1)), [1, 1, -1, 1], [0, 0, 0, 0], [1, 1, np.nan, 1]])
-@every_geometry
+BAD_WEIGHTS = [[1, 1, -1, 1], [1.0, 1.0, 1.0], np.ones((4, 1)), [0, 0, 0, 0], [1, 1, np.nan, 1]]
+
+
+@pytest.mark.parametrize(("name", "weights"), one_at_a_time(GEOMETRIES, BAD_WEIGHTS))
 def test_bad_weights_of_a_centroid_are_refused(name, weights):
     with pytest.raises(ValueError, match=r"weights (has shape .*; give one weight|must be finite and non-negative)"):
         GEOMETRIES[name].centroid(sample(name, N), weights)
@@ -438,8 +444,14 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@every_geometry
+#: Every layout of a geometry of each kind of points, and one layout of every geometry.
+LAYOUT_CASES = {
+    *((name, layout) for name in ("jbld", "sinkhorn-divergence", "sqeuclidean") for layout in LAYOUTS),
+    *((name, "strided") for name in GEOMETRIES),
+}
+
+
+@pytest.mark.parametrize(("name", "layout"), sorted(LAYOUT_CASES))
 def test_every_layout_gives_the_same_and_is_left_as_it_was(name, layout):
     geometry, X = GEOMETRIES[name], whole_numbers(name)
     same = LAYOUTS[layout](X)
@@ -557,7 +569,7 @@ MASKED[2, 1] = np.ma.masked
         (MASKED, r"X\[2\] is masked at \[1\], as are 1 of 4 points"),
     ],
 )
-def test_text_times_and_masked_entries_are_no_numbers(X, message):
+def test_text_times_and_masked_entries_are_refused_as_numbers(X, message):
     with pytest.raises(ValueError, match=message):
         SquaredEuclidean().check(X)
     with pytest.raises(ValueError, match=message):
@@ -578,7 +590,7 @@ def test_a_mask_that_hides_nothing_and_objects_that_are_numbers_are_taken():
         np.ma.array([0, 1, 0, 1], mask=[0, 0, 1, 0]),
     ],
 )
-def test_labels_that_are_masked_or_no_time_are_missing(y):
+def test_masked_labels_and_nat_count_as_missing(y):
     with pytest.raises(ValueError, match="y contains missing labels"):
         PrototypeClassifier("sqeuclidean").fit(np.eye(4), y)
 
@@ -632,7 +644,7 @@ def test_weights_far_from_one_are_refused(largest):
 @pytest.mark.parametrize(
     "weights", [["1"] * 4, np.ones(4).astype("m8[s]"), np.ma.array(np.ones(4), mask=[0, 0, 1, 0]), np.ones(4) * 1j]
 )
-def test_weights_that_are_no_numbers_are_refused(weights):
+def test_weights_that_are_not_numbers_are_refused(weights):
     with pytest.raises(ValueError, match="weight"):
         SquaredEuclidean().centroid(np.eye(4), weights)
     with pytest.raises(ValueError, match="sample_weight"):
@@ -645,8 +657,7 @@ def test_weights_of_a_centroid_count_by_their_share(scale):
     np.testing.assert_allclose(SquaredEuclidean().centroid(X, np.array([0.5, 1.5]) * scale), [3.0])
 
 
-@pytest.mark.parametrize("name", SPD)
-@pytest.mark.parametrize("size", [1e-291, 1e-308, 1e-320, 5e307, 1e308])
+@pytest.mark.parametrize(("name", "size"), one_at_a_time(SPD, [1e-291, 1e-308, 1e-320, 5e307, 1e308]))
 def test_matrices_with_entries_at_the_end_of_the_range_are_refused(name, size):
     """Half way there, sums of two of them, or pivots that are far smaller, leave the range of doubles."""
     X = np.stack([np.diag([1.0, 2.0]), np.diag([1.0, size])])

@@ -150,7 +150,7 @@ print(status("VmHWM") - before)
     "kind",
     ["bytes", *(pytest.param(k, marks=pytest.mark.slow) for k in ("matrices", "vectors", "histograms", "asymmetric"))],
 )
-def test_the_doctor_takes_no_more_than_four_times_what_the_points_take_as_doubles(kind, tmp_path, rng):
+def test_the_doctor_takes_no_more_than_four_times_the_size_of_the_points_as_doubles(kind, tmp_path, rng):
     points = {
         "matrices": lambda: np.eye(20) + 0.1 * np.ones((20, 20)) * rng.random((10_000, 1, 1)),
         "asymmetric": lambda: np.eye(20) + 0.1 * rng.random((10_000, 20, 20)),

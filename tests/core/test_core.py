@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from cases import for_each
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import grid_cost, random_cost, random_histograms, random_spd
 
@@ -31,13 +32,13 @@ def test_the_chosen_target_is_used_and_an_unknown_one_refused(target):
 # ---- symmetric positive definite matrices ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", DIMS)
+@for_each("d", DIMS)
 def test_it_makes_no_difference_which_of_two_sets_is_in_the_lanes(rng, d):
     X, Z = random_spd(rng, 3, d), random_spd(rng, 19, d)
     assert_array_equal(_core.jbld_pairwise(*batches(X, Z)), _core.jbld_pairwise(*batches(Z, X)).T)
 
 
-@pytest.mark.parametrize("d", DIMS)
+@for_each("d", DIMS)
 def test_matrices_are_sound_if_finite_symmetric_positive_definite_and_of_moderate_size(rng, d):
     X = random_spd(rng, 19, d)
     X = 0.5 * (X + X.transpose(0, 2, 1))
@@ -71,7 +72,7 @@ def test_matrices_are_sound_if_finite_symmetric_positive_definite_and_of_moderat
 
 
 @pytest.mark.parametrize("pack", [_core.SpdLanes, _core.SpdSequence])
-@pytest.mark.parametrize("d", DIMS)
+@for_each("d", DIMS)
 def test_logdet_and_margin_are_those_of_the_cholesky_factor(rng, d, pack):
     X = random_spd(rng, 19, d)
     batch = pack(X)
@@ -95,21 +96,22 @@ def test_logdet_of_more_than_a_thousand_pivots_neither_overflows_nor_underflows(
     assert _core.jbld_pairwise(x, z)[1, 0] == 0
 
 
-@pytest.mark.parametrize("d", DIMS)
+@for_each("d", DIMS)
 def test_jbld_pairwise_agrees_with_numpy_in_every_size(rng, d):
     X, Z = random_spd(rng, 19, d), random_spd(rng, 5, d)
     assert_allclose(_core.jbld_pairwise(*batches(X, Z)), reference.jbld(X, Z), rtol=0, atol=1e-12 * d)
 
 
-@pytest.mark.parametrize(("n", "m"), SHAPES)
-def test_jbld_agrees_with_numpy_in_every_shape(rng, n, m):
+@for_each("shape", SHAPES)
+def test_jbld_agrees_with_numpy_in_every_shape(rng, shape):
+    n, m = shape
     X, Z, W = random_spd(rng, n, 5), random_spd(rng, m, 5), rng.normal(size=(n, m))
     x, z = batches(X, Z)
     assert_allclose(_core.jbld_pairwise(x, z), reference.jbld(X, Z), rtol=0, atol=1e-12)
     assert_allclose(_core.jbld_pullback(x, z, W, 0.0), reference.inverse_sums(X, Z, W), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("d", DIMS)
+@for_each("d", DIMS)
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
 def test_jbld_of_a_matrix_to_itself_is_exactly_zero(rng, d, scale):
     X = scale * random_spd(rng, 11, d, 1e6)
@@ -132,7 +134,7 @@ def test_logarithms_are_accurate_to_the_last_digit(rng):
     assert_allclose(_core.SpdLanes(1e300 * x[:, None, None]).logdet, np.log(1e300 * x), rtol=4e-16)
 
 
-@pytest.mark.parametrize("d", DIMS)
+@for_each("d", DIMS)
 def test_jbld_pullback_sums_the_weighted_inverses_in_every_size(rng, d):
     X, Z, W = random_spd(rng, 19, d), random_spd(rng, 5, d), rng.normal(size=(19, 5))
     G = _core.jbld_pullback(*batches(X, Z), W, 0.0)
@@ -141,7 +143,7 @@ def test_jbld_pullback_sums_the_weighted_inverses_in_every_size(rng, d):
     assert np.array_equal(G, G.transpose(0, 2, 1))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.95, 1.0])
+@for_each("share", [0.0, 0.05, 0.5, 0.95, 1.0])
 def test_jbld_pullback_drops_the_pairs_at_or_below_the_tolerance_and_no_others(rng, share):
     X, Z, W = random_spd(rng, 43, 6), random_spd(rng, 4, 6), rng.normal(size=(43, 4))
     small = rng.random(W.shape) < share
@@ -162,17 +164,17 @@ def assert_single_is_close(X, Z, W, tolerance=0.0, rtol=1e-5):
     assert not np.array_equal(G, exact)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 11, 19, 40, 63])
+@for_each("d", [1, 2, 3, 11, 19, 40, 63])
 def test_jbld_pullback_in_single_precision_is_close_in_every_size(rng, d):
     assert_single_is_close(random_spd(rng, 43, d), random_spd(rng, 3, d), rng.normal(size=(43, 3)))
 
 
-@pytest.mark.parametrize("n", [*range(1, 35), 48, 67])
+@for_each("n", [*range(1, 35), 48, 67])
 def test_jbld_pullback_in_single_precision_is_close_for_any_number_of_rows(rng, n):
     assert_single_is_close(random_spd(rng, n, 5), random_spd(rng, 3, 5), rng.normal(size=(n, 3)))
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@for_each("share", [0.05, 0.5, 0.95])
 def test_jbld_pullback_in_single_precision_drops_the_same_pairs(rng, share):
     X, Z, W = random_spd(rng, 43, 6), random_spd(rng, 4, 6), rng.choice([-1.0, 1.0], (43, 4))
     W[rng.random(W.shape) < share] = 0.5
@@ -181,7 +183,7 @@ def test_jbld_pullback_in_single_precision_drops_the_same_pairs(rng, share):
     assert (_core.jbld_pullback(*batches(X, Z), W, 0.5, True)[1] == 0).all()
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e290])
+@for_each("scale", [1e-300, 1e-30, 1e30, 1e290])
 def test_jbld_pullback_in_single_precision_knows_weights_of_any_size(rng, scale):
     W = rng.normal(size=(19, 3)) * [1.0, scale, 1.0]
     assert_single_is_close(random_spd(rng, 19, 5), random_spd(rng, 3, 5), W)
@@ -271,7 +273,7 @@ def test_the_stabilised_solver_takes_over_where_the_kernel_would_underflow(times
 
 @SOLVERS
 @ZEROS
-@pytest.mark.parametrize("d", [2, 3, 5, 8, 9, 13, 25])
+@for_each("d", [2, 3, 5, 8, 9, 13, 25])
 def test_sinkhorn_agrees_with_the_log_domain_reference_in_every_size(rng, d, zeros, times):
     M, reg = far_corner(random_cost(rng, d), 0.4, times), 0.4
     X, Z = random_histograms(rng, 3, d, zeros), random_histograms(rng, 2, d, zeros)
@@ -287,7 +289,7 @@ def test_sinkhorn_agrees_with_the_log_domain_reference_in_every_size(rng, d, zer
 
 
 @ZEROS
-@pytest.mark.parametrize("d", [2, 5, 13, 25, 60])
+@for_each("d", [2, 5, 13, 25, 60])
 def test_sinkhorn_in_single_precision_agrees_with_that_in_double(rng, d, zeros):
     M, reg, tol = random_cost(rng, d), 0.3, 1e-4
     X, Z, W = random_histograms(rng, 17, d, zeros), random_histograms(rng, 6, d, zeros), rng.normal(size=(17, 6))
@@ -412,7 +414,7 @@ def test_between_single_bins_the_value_is_the_ground_cost(times, transport):
     assert_allclose(solve(M, 0.3, np.eye(5), np.eye(5), transport=transport)[0], M, rtol=1e-13)
 
 
-@pytest.mark.parametrize("c", [1e-3, 0.1, 1.0, 10.0, 40.0, 299.0, 301.0, 650.0])
+@for_each("c", [1e-3, 0.1, 1.0, 10.0, 40.0, 299.0, 301.0, 650.0])
 def test_two_even_bins_have_the_value_of_the_closed_form(c):
     """With marginals 1/2 and cost c / reg off the diagonal, T = [[1, e], [e, 1]] / (2 + 2 e), e = exp(-c)."""
     M, even, e = 0.7 * c * (1 - np.eye(2)), np.full((1, 2), 0.5), np.exp(-c)
@@ -437,7 +439,7 @@ def test_a_vanishing_reg_gives_the_exact_transport_of_what_it_solved(rng, times)
     assert (value < exact + reg * np.log(81) + M.max() * (error + 1e-12)).all()
 
 
-@pytest.mark.parametrize("times", [10, 299, 301, 709.8, 1500, 2100, 3000, 1e5, 1e8])
+@for_each("times", [10, 299, 301, 709.8, 1500, 2100, 3000, 1e5, 1e8])
 def test_an_empty_bin_may_be_as_far_as_it_likes(rng, times):
     M, reg = grid_cost(3), 0.5
     M[0, 1:] = M[1:, 0] = times * reg
@@ -545,7 +547,7 @@ def test_a_constant_in_the_potentials_changes_nothing(rng, times, constant):
 
 @SOLVERS
 @ZEROS
-@pytest.mark.parametrize("n", [1, 13, 50])
+@for_each("n", [1, 13, 50])
 def test_sinkhorn_pullback_sums_the_potentials_of_the_pairs_that_matter(rng, n, zeros, times):
     M, reg = far_corner(random_cost(rng, 7), 0.4, times), 0.4
     X, Z, W = random_histograms(rng, n, 7, zeros), random_histograms(rng, 3, 7, zeros), rng.normal(size=(n, 3))
@@ -565,7 +567,7 @@ def test_sinkhorn_pullback_sums_the_potentials_of_the_pairs_that_matter(rng, n, 
 
 @SOLVERS
 @ZEROS
-@pytest.mark.parametrize("n", [1, 13, 25])
+@for_each("n", [1, 13, 25])
 def test_self_terms_are_those_of_a_histogram_with_itself(rng, n, zeros, times):
     M, reg = far_corner(grid_cost(3), 0.3, times), 0.3
     X = random_histograms(rng, n, 9, zeros)

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from cases import for_each
 from numpy.testing import assert_array_equal
 from reference import grid_cost, random_histograms, random_spd
 
@@ -27,7 +28,7 @@ def misaligned(X):
 # ---- length zero
 
 
-def test_no_matrices(rng):
+def test_no_matrices_give_empty_results(rng):
     none, some = np.empty((0, 3, 3)), random_spd(rng, 5, 3)
     x, z = _core.SpdLanes(none), _core.SpdSequence(none)
     assert x.logdet.shape == x.margin.shape == z.logdet.shape == (0,)
@@ -42,7 +43,7 @@ def test_no_matrices(rng):
 
 @pytest.mark.parametrize("reg", [0.5, 1e-3], ids=["shared", "stabilised"])
 @pytest.mark.parametrize("transport", [True, False])
-def test_no_histograms(rng, reg, transport):
+def test_no_histograms_give_empty_results(rng, reg, transport):
     cost, none, some = _core.SinkhornCost(M, reg), np.empty((0, 4)), random_histograms(rng, 5, 4)
     for x, z in ((none, some), (some, none), (none, none)):
         shape = len(x), len(z)
@@ -54,7 +55,7 @@ def test_no_histograms(rng, reg, transport):
     assert [part.shape for part in _core.sinkhorn_self(cost, none, 1e-5, 10)] == [(0,), (0, 4), (0,), (0,)]
 
 
-@pytest.mark.parametrize("max_iter", [0, -1, -(2**31)])
+@for_each("max_iter", [0, -1, -(2**31)])
 @pytest.mark.parametrize("reg", [0.5, 1e-3], ids=["shared", "stabilised"])
 def test_no_iterations_count_as_one(rng, reg, max_iter):
     cost, X = _core.SinkhornCost(M, reg), random_histograms(rng, 5, 4)
@@ -132,7 +133,7 @@ def test_the_geometries_take_misaligned_arrays(rng):
         assert_array_equal(geometry.centroid(misaligned(points)), geometry.centroid(points))
 
 
-@pytest.mark.parametrize("offset", range(1, 8))
+@for_each("offset", range(1, 8))
 def test_arrays_need_no_more_alignment_than_a_double(rng, offset):
     """Vectors are wider than doubles: an array that begins between two vectors is as good as any."""
     X, H = random_spd(rng, 9, 3), random_histograms(rng, 9, 4)

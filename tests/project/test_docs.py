@@ -19,11 +19,11 @@ import sklearn
 import knnpress
 from knnpress.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 RUNNABLE = [ROOT / "README.md", ROOT / "docs" / "index.md"]
 RUNNABLE += sorted(p for part in ("tutorials", "how-to", "explanation") for p in (DOCS / part).glob("*.md"))
-RUNNABLE = [path for path in RUNNABLE if path.name != "examples.md"]  # tests/test_examples.py runs those
+RUNNABLE = [path for path in RUNNABLE if path.name != "examples.md"]  # tests/project/test_examples.py runs those
 BLOCK = re.compile(r"(<!-- not run:[^\n]*-->\s*)?^```(python|bash|sh|toml|c|js)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ASIDE = {"pip", "make", "git"}  # commands that install; the tests run in what they made
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""One answer of every kernel of the core, as JSON: a script for tests/test_targets.py."""
+"""One answer of every kernel of the core, as JSON: a script for tests/core/test_targets.py."""
 
 from __future__ import annotations
 

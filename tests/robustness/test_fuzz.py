@@ -35,7 +35,7 @@ from knnpress.experiments.plan import load_plan
 from knnpress.experiments.records import read_records
 from knnpress.report.read import read_results
 
-MUTANTS = int(os.environ.get("KNNPRESS_MUTANTS", "1500"))
+MUTANTS = int(os.environ.get("KNNPRESS_MUTANTS", "600"))
 SLACK = 16 * 2**20  # bytes that any call may take
 SECONDS = 20  # that a file may take to be read or refused, on a busy machine
 

@@ -92,7 +92,7 @@ def test_labels_that_cannot_mix_come_as_objects(fitted):
 
 
 @pytest.mark.parametrize("reject", [-0.1, 1.0, "5%", True, float("nan")])
-def test_what_is_no_share_is_refused(fitted, reject):
+def test_what_is_not_a_share_is_refused(fitted, reject):
     model, X, _ = fitted
     with pytest.raises(ValueError, match=r"reject is .*; give the share of the training points"):
         model.predict(X, reject=reject)
@@ -111,7 +111,7 @@ def test_levels_count_points_by_their_weight():
     assert np.array_equal(mixed, absent[[0, 0]])
 
 
-def test_absent_points_have_no_say(rng):
+def test_points_of_weight_zero_do_not_move_the_levels(rng):
     X, y = clouds(rng)
     X, y, weight = np.vstack([X, X[:20] + 100.0]), np.append(y, ["odd"] * 20), np.append(np.ones(300), np.zeros(20))
     with_them, without = kp.SNC(6).fit(X, y, weight), kp.SNC(6).fit(X[:300], y[:300])

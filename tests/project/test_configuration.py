@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "wheels.yml"
 PYTHONS = ["cp311", "cp312", "cp313", "cp314", "cp314t"]
 needs_source = pytest.mark.skipif(not WORKFLOW.is_file(), reason="this is not the tree of the source")

@@ -134,7 +134,7 @@ def is_spd(C):
 
 @examples(60)
 @given(spd_points())
-def test_distances_of_matrices_are_finite_symmetric_and_zero_at_home(case):
+def test_distances_of_matrices_are_finite_symmetric_and_zero_to_themselves(case):
     X, condition = case
     bound = 100 * EPS * X.shape[1] * condition
     for geometry in (JBLD(), AIRM(), LogEuclidean()):
@@ -256,7 +256,7 @@ def test_sinkhorn_agrees_with_the_log_domain_where_that_converges(case, value):
 
 @examples(30)
 @given(transport(most=4))
-def test_emd_is_finite_and_zero_at_home_for_a_free_diagonal(case):
+def test_emd_is_finite_and_zero_to_itself_for_a_free_diagonal(case):
     X, M = case
     D = EMD(M).pairwise(X, n_jobs=1)
     assert sound(D)
@@ -365,7 +365,7 @@ def test_covariances_of_signals_are_sound_or_refused(seed, scale, kind, estimato
 
 # ---- the table of docs/reference/bad-input.md -----------------------------------------------------------------
 
-DOCS = Path(__file__).parent.parent / "docs" / "reference" / "bad-input.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "bad-input.md"
 SPD4, HIST = reference.random_spd(np.random.default_rng(0), 6, 4), np.full((6, 3), 1 / 3)
 COST = np.ones((3, 3)) - np.eye(3)
 Y = two_classes(6)
@@ -460,7 +460,7 @@ def test_the_table_of_bad_input_is_true(what, tmp_path):
     assert type(raised.value).__name__ == error
 
 
-def test_the_table_has_no_other_rows():
+def test_the_table_has_no_rows_that_are_not_tested():
     assert set(table_rows()) == set(TABLE)
 
 

@@ -31,7 +31,7 @@ def test_the_representation_of_shc_does_not_print_the_matrix():
 
 
 @pytest.mark.parametrize("model", [kp.SCC, kp.SNC])
-def test_a_word_that_is_no_gamma_gets_all_choices(model):
+def test_an_unknown_word_for_gamma_is_told_all_choices(model):
     X = np.eye(2)[None] * np.arange(1.0, 9)[:, None, None] if model is kp.SCC else np.arange(16.0).reshape(8, 2)
     with pytest.raises(ValueError, match=r"gamma is 'sharp'; give a positive number, 'scale', 'auto' or 'tune'"):
         model(gamma="sharp").fit(X, np.arange(8) % 2)

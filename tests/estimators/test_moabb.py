@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 import knnpress as kp
 
-PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "eeg.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "eeg.md"
 FIXED = {"gamma": 2.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
 MODELS = {
     "scc": kp.SCC(2, metric="jbld", **FIXED),

@@ -17,7 +17,7 @@ from knnpress import _core
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = ("jbld", "spectral", "airm", "sinkhorn", "sinkhorn_scaling", "sinkhorn_logs", "sinkhorn_newton", "clouds")
 FILES += ("loss", "moments", "boxes")
 #: As CMakeLists.txt has them
@@ -49,12 +49,12 @@ def compiled(program, folder, level):
 
 @pytest.fixture(scope="module")
 def arm(tmp_path_factory):
-    """A command that runs tests/cross/kernels.cpp on an emulated 64-bit ARM."""
+    """A command that runs tests/core/cross/kernels.cpp on an emulated 64-bit ARM."""
     program, emulator = compiler("aarch64"), shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if emulator is None:
         pytest.skip("there is no qemu-aarch64: apt-get install qemu-user")
     folder = tmp_path_factory.mktemp("arm")
-    driver = ROOT / "tests" / "cross" / "kernels.cpp"
+    driver = ROOT / "tests" / "core" / "cross" / "kernels.cpp"
     objects = compiled(program, folder, "-O3")
     target = folder / "kernels"
     subprocess.run([program, *OPTIONS, *STRICT, "-O1", "-static", driver, *objects, "-o", target], check=True)

@@ -67,6 +67,7 @@ def test_files_give_the_same_model(tmp_path):
     assert again.reg_ == clf.reg_ == again.geometry_.reg
 
 
+@pytest.mark.usefixtures("many_blocks")
 @pytest.mark.parametrize("batch_size", [None, 16])
 def test_neither_threads_nor_the_order_of_clouds_matter(batch_size):
     X, y = rings(130)
