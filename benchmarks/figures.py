@@ -14,11 +14,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from knnpress.report.analysis import cells_of
+from knnpress.report.findings import findings_of
+from knnpress.report.fronts import wins_said
+from knnpress.report.read import read_results
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS, PAPER = ROOT / "benchmarks", ROOT / "docs" / "results"
@@ -76,6 +82,34 @@ def paper_runs() -> dict[tuple[str, str, float | None], list[dict[str, Any]]]:
 def paper_errors(runs: list[dict[str, Any]]) -> str:
     """Test error in %, of all splits."""
     return spread([100 * run["test_error"] for run in runs]) if len(runs) > 1 else ""
+
+
+def all_sets() -> str:
+    """What the runs of docs/results say of all data sets together, in sentences."""
+    found = findings_of(read_results(PAPER))
+    wins = wins_said(found.wins, [cell for case in found.plain for cell in cells_of(case)])
+    return "\n".join(f"- {sentence}" for sentence in (*found.sentences, found.verdict.sentence(), wins) if sentence)
+
+
+def auto() -> str:
+    """What `metric="auto"` chose and what it cost, at the smallest size of each data set."""
+    plan, runs = json.loads((PAPER / "plan.json").read_text())["data"], paper_runs()
+    rows = []
+    for data, about in plan.items():
+        size = min(about["ratios"])
+        own = [run for key in ("SCC", "SHC") for run in runs.get((data, key, size), [])]
+        if len(own) < 2:
+            continue
+        metrics = Counter(run["chosen"]["metric"] for run in own)
+        linear = [run for key in ("tangent space + LR", "roots + LR") for run in runs.get((data, key, None), [])]
+        cpu = f"{np.mean([run['train_cpu_seconds'] for run in own]):.0f}"
+        sizes = sorted({run["n_prototypes"] for run in own})
+        kept = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        chose = ", ".join(f"{name} {count} of {len(own)}" for name, count in metrics.most_common())
+        errors = (own, linear, runs.get((data, "full", None), []))
+        rows.append([about["title"], chose, kept, cpu, *map(paper_errors, errors)])
+    titles = ["data", "chosen", "prototypes", "CPU s", "ours", "logistic regression", "full 1-NN"]
+    return table(titles, rows, 2)
 
 
 def same_size() -> str:
@@ -205,6 +239,8 @@ def speed() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "all-sets": all_sets,
+    "auto": auto,
     "errors": errors,
     "never-worse": never_worse,
     "same-size": same_size,

@@ -263,7 +263,7 @@ def overlapping(rng):
 
 
 def test_one_prototype_per_class_is_learned_where_more_overfit(rng):
-    found = compress(*overlapping(rng), StochasticCompression(), m=40, fewer=True)
+    found = compress(*overlapping(rng), StochasticCompression(), m=40, allow_one_per_class=True)
     assert found.trace["setting"].start == "single"
     assert len(found.points) == 2
 

@@ -175,15 +175,8 @@ def test_the_number_of_jobs_changes_no_bit_of_larger_matrix_problems(geometry, n
     np.testing.assert_array_equal(one, four)
 
 
-#: What prepares many prototypes, or the mean of many points, is not told of n_jobs.
-PREPARED_BY_ALL_CORES = pytest.mark.xfail(raises=AssertionError, reason="logarithms and means take all cores")
-
-
 @pytest.mark.usefixtures("many_blocks")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=PREPARED_BY_ALL_CORES) if n in ("logeuclid", "tangent") else n for n in GEOMETRIES],
-)
+@pytest.mark.parametrize("name", GEOMETRIES)
 def test_one_job_starts_no_thread(name, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a pool of threads was started")

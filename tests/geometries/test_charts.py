@@ -213,3 +213,12 @@ def test_a_cholesky_factor_gone_singular_still_gives_a_positive_definite_matrix(
     assert_allclose(JBLD().check(Z), Z)  # which refuses a singular matrix
     with pytest.raises(InvalidPointError):
         JBLD().check(CholeskyChart(3, floor=0.0).to_point(theta))
+
+
+def test_a_start_that_is_all_but_singular_has_a_chart():
+    # JBLD().check takes it
+    start = np.array([[[186.9161503629108, 35.76084743856308], [35.76084743856308, 6.841774812081409]]])
+    chart = ExponentialChart.around(start)
+    assert np.isfinite(chart.root).all()
+    assert np.isfinite(chart.inverse_root).all()
+    assert_allclose(chart.to_point(np.zeros((1, 3))), start, rtol=1e-8)

@@ -30,7 +30,7 @@ from knnpress.estimators.notebook import model_summary
 from knnpress.estimators.prepared import Prepared, prepared
 from knnpress.execution.dask import lazily
 from knnpress.execution.stored import check_block, is_dask
-from knnpress.execution.threads import map_blocks, one_blas_thread, row_blocks
+from knnpress.execution.threads import at_most, map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
 from knnpress.geometries.base import FittableGeometry, SearchableGeometry
 from knnpress.geometries.search import LEAST_QUERIES
@@ -82,7 +82,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         group = None if groups is None else check_groups(groups, len(points))
         points, labels, weight, group = present(points, labels, weight, group)
         if isinstance(geometry, FittableGeometry) and not (learns and isinstance(geometry, EmbeddedGeometry)):
-            geometry = geometry.fitted_to(points, weight)
+            with at_most(self.n_jobs):
+                geometry = geometry.fitted_to(points, weight)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(
@@ -113,7 +114,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             elif learns:  # a share says how many at most, a number how many
                 context["allow_one_per_class"] = isinstance(n_prototypes, float) and self.n_neighbors == 1
             m = resolve_n_prototypes(n_prototypes, len(points), len(classes))
-            prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
+            with at_most(self.n_jobs):
+                prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
         remember_features(self, X, points)
         self.classes_ = classes
@@ -251,7 +253,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 f"X has {points.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input"
             )
-        return points, prepared(self, geometry)
+        with at_most(self.n_jobs):
+            return points, prepared(self, geometry)
 
     def _fitted_geometry(self) -> Geometry:
         """The geometry that the prototypes belong to."""

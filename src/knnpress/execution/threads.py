@@ -25,7 +25,16 @@ from threadpoolctl import ThreadpoolController
 
 from knnpress import _core
 
-__all__ = ["BLOCK_BYTES", "MEMORY_BYTES", "map_blocks", "map_tasks", "one_blas_thread", "resolve_n_jobs", "row_blocks"]
+__all__ = [
+    "BLOCK_BYTES",
+    "MEMORY_BYTES",
+    "at_most",
+    "map_blocks",
+    "map_tasks",
+    "one_blas_thread",
+    "resolve_n_jobs",
+    "row_blocks",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -62,11 +71,35 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
     if getattr(_this_thread, "is_worker", False):
         return 1
     if n_jobs is None:
+        most: int | None = getattr(_this_thread, "most", None)
+        if most is not None:
+            return most
         nested = multiprocessing.parent_process() is not None or get_active_backend()[0].nesting_level
         return 1 if nested else _cores()
     if not isinstance(n_jobs, Integral) or n_jobs == 0:
         raise ValueError(f"n_jobs is {n_jobs!r}; give the number of threads, or None for all cores")
     return max(1, n_jobs if n_jobs > 0 else _cores() + 1 + n_jobs)
+
+
+class at_most:  # named as it reads; made by a generator it would cost a single query more
+    """Within it, None means so many threads: for what is not told of a model's `n_jobs` on the way.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None: as it was.
+    """
+
+    def __init__(self, n_jobs: int | None) -> None:
+        self.n_jobs = n_jobs
+
+    def __enter__(self) -> None:
+        self.before = getattr(_this_thread, "most", None)
+        if self.n_jobs is not None:
+            _this_thread.most = resolve_n_jobs(self.n_jobs)
+
+    def __exit__(self, *exception: object) -> None:
+        _this_thread.most = self.before
 
 
 def _cores() -> int:
@@ -111,7 +144,8 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
     workers = 1 if n_jobs is None and len(blocks) == 1 else min(resolve_n_jobs(n_jobs), len(blocks))
     with one_blas_thread:
         if workers <= 1:
-            return [function(block) for block in blocks]
+            with at_most(n_jobs):
+                return [function(block) for block in blocks]
         return _share_out(function, blocks, workers)
 
 
