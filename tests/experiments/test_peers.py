@@ -41,6 +41,11 @@ def test_copies_of_a_point_do_not_answer_for_it_twice():
     assert_array_equal(doubled.predict(X), Y)
 
 
+def test_queries_can_be_timed_on_one_thread():
+    model = NeighborsCV(JBLD(), most=3).fit(X, Y)
+    assert_array_equal(model.set_params(n_jobs=1).predict(X), Y)
+
+
 @pytest.mark.parametrize("name", ["tangent space + LR", "tangent space + SVM", "full k", "SCC jbld", "MDM"])
 def test_rivals_on_covariances_beat_chance_by_far(name):
     model = METHODS[name].build(Setting(JBLD(), None, None, 10, 0, {})).fit(X, Y)

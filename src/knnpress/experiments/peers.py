@@ -66,10 +66,11 @@ class NeighborsCV(PrototypeClassifier):
     geometry : Geometry
     most : int
         Neighbours at most; odd numbers are tried.
+    n_jobs : int or None
     """
 
-    def __init__(self, geometry: Geometry, most: int = 15) -> None:
-        super().__init__(geometry)
+    def __init__(self, geometry: Geometry, most: int = 15, n_jobs: int | None = None) -> None:
+        super().__init__(geometry, n_jobs=n_jobs)
         self.most = most
 
     def fit(self, X: Array, y: Labels) -> NeighborsCV:  # type: ignore[override]
