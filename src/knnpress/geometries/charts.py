@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from knnpress.geometries.base import Placed
-from knnpress.geometries.spectral import eigh
+from knnpress.geometries.spectral import above_zero, eigh
 from knnpress.typing import Array
 
 __all__ = ["CholeskyChart", "CloudChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
@@ -62,8 +62,7 @@ class ExponentialChart:
     def around(cls, start: Array) -> ExponentialChart:
         """The chart in which theta = 0 is `start`, (m, d, d)."""
         values, vectors = eigh(start, 1)
-        # of a matrix that is all but singular, rounding may leave the smallest below zero
-        values = np.maximum(values, np.finfo(np.float64).eps * values.max(axis=1, keepdims=True))
+        values = above_zero(values)
         return cls(_compose(vectors, np.sqrt(values)), _compose(vectors, 1.0 / np.sqrt(values)))
 
     def to_theta(self, point: Array) -> Array:

@@ -31,6 +31,7 @@ from knnpress.geometries.charts import CholeskyChart, ExponentialChart
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
 from knnpress.geometries.spectral import (
+    above_zero,
     affine_distances,
     eigh,
     eigvalsh,
@@ -511,7 +512,7 @@ class LogEuclidean(BaseEstimator):
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X; a closed form knows no slack, and leaves nothing out."""
         values, vectors = eigh(Z)
-        kernel = _divided_log(values)
+        kernel = _divided_log(np.maximum(above_zero(values), _LEAST_VALUE))
         flat_z = _flat_log(Z)
         distances = SquaredEuclidean().distances_to(flat_z)
 
@@ -546,6 +547,9 @@ def _iterate_centroid(geometry: JBLD | AIRM, X: Array, weights: Array, max_iter:
 
 def _flat_log(X: Array, n_jobs: int | None = None) -> Array:
     return matrix_log(X, n_jobs).reshape(len(X), -1)
+
+
+_LEAST_VALUE = 1e-290  # of an eigenvalue whose inverse is formed: a line search may try what no float can hold
 
 
 def _divided_log(values: Array) -> Array:

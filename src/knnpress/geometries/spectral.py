@@ -15,6 +15,7 @@ from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array
 
 __all__ = [
+    "above_zero",
     "affine_distances",
     "eigh",
     "eigvalsh",
@@ -72,6 +73,15 @@ def eigvalsh(X: Array, n_jobs: int | None = None) -> Array:
     values = np.empty(X.shape[:2])
     _fill(lambda rows: _core.eigen(X[rows], values[rows], None), X, n_jobs)
     return values
+
+
+def above_zero(values: Array) -> Array:
+    """Eigenvalues of positive definite matrices, (n, d), where rounding has left none at zero or below.
+
+    It may, where a matrix is all but singular: eigenvalues are right to a few eps of the largest.
+    """
+    rounded: Array = np.where(values > 0, values, np.finfo(np.float64).eps * values.max(axis=1, keepdims=True))
+    return rounded
 
 
 def matrix_log(X: Array, n_jobs: int | None = None) -> Array:
