@@ -503,6 +503,17 @@ def test_names_of_classes_come_through_unharmed(compiler, tmp_path, rng):
     assert version == kp.__version__
 
 
+@pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("flag", ["-DKNNPRESS_NO_VECTORS", "-march=native"])
+def test_vectors_of_any_width_or_none_give_the_same_answers(flag, dtype, tmp_path):
+    model, X = made("jbld, soft")
+    winner, probabilities = ask(build(model, tmp_path, flags=(flag,), dtype=dtype), X[:100], len(model.classes_))
+    np.testing.assert_array_equal(model.classes_[winner], model.predict(X[:100]))
+    error = 1e-9 if dtype == "float64" else 1e-2
+    np.testing.assert_allclose(probabilities, model.predict_proba(X[:100]), atol=error)
+
+
 def test_a_c_string_has_no_character_that_means_something():
     assert c_string('a"\n??/') == '"a\\042\\012\\077\\077\\057"'
 

@@ -1,3 +1,22 @@
+/* kp_some: some prototypes side by side, one in each place of a vector, where the compiler knows vectors (gcc, clang). */
+#if defined(__GNUC__) && !defined(KNNPRESS_NO_VECTORS)
+#if defined(__AVX__)
+#define KP_BYTES (KP_LANES * sizeof(kp_real))
+#else
+#define KP_BYTES 16
+#endif
+#define KP_WIDE (int)(KP_BYTES / sizeof(kp_real))
+typedef kp_real kp_some __attribute__((vector_size(KP_BYTES)));
+typedef kp_real kp_stored __attribute__((vector_size(KP_BYTES), aligned(sizeof(kp_real)), may_alias));
+#define KP_LOAD(from) (*(const kp_stored *)(from))
+#define KP_PLACE(vector, l) ((vector)[l])
+#else
+#define KP_WIDE 1
+typedef kp_real kp_some;
+#define KP_LOAD(from) (*(from))
+#define KP_PLACE(vector, l) (vector)
+#endif
+
 #ifdef KP_REJECT
 /* log |X| / 2 from the pivots of X: it is the same for all prototypes, and matters to how far they are. */
 static void kp_own(const double *factor, kp_votes *votes) {
@@ -7,10 +26,11 @@ static void kp_own(const double *factor, kp_votes *votes) {
 }
 #endif
 
-/* log |(X + Z) / 2| - log |Z| / 2 for KP_LANES prototypes at a time, from the pivots of X + Z. What is missing,
+/* log |(X + Z) / 2| - log |Z| / 2 for KP_WIDE prototypes at a time, from the pivots of X + Z. What is missing,
    log |X| / 2, is the same for all. Logarithms are taken of products of several pivots, where they stay in range. */
 static int kp_vote_all(const double *point, kp_votes *votes) {
-  kp_real x[KP_T], a[KP_T][KP_LANES], row[KP_D][KP_LANES];
+  kp_real x[KP_T];
+  kp_some a[KP_T], row[KP_D];
   double largest = 0.0;
   int block, group = KP_GROUP, i, j, k, l;
 #ifdef KP_WHITENED
@@ -32,40 +52,41 @@ static int kp_vote_all(const double *point, kp_votes *votes) {
   for (i = 0; i < KP_D; i++)
     if (x[KP_AT(i, i)] > largest) largest = x[KP_AT(i, i)];
   if (largest > KP_IN_RANGE) group = 1;
-  for (block = 0; block < KP_M; block += KP_LANES) {
-    const kp_real *z = kp_matrices + block * KP_T;
-    kp_real product[KP_LANES];
-    double value[KP_LANES];
-    for (l = 0; l < KP_LANES; l++) {
-      product[l] = 1;
-      value[l] = block + l < KP_M ? kp_offset[block + l] : 0.0;
-    }
+  for (block = 0; block < KP_M; block += KP_WIDE) {
+    const kp_real *z = kp_matrices + block / KP_LANES * KP_LANES * KP_T + block % KP_LANES;
+    kp_some product = {0};
+    double value[KP_WIDE] = {0};
     for (i = 0; i < KP_D; i++) {
-      for (j = 0; j < i; j++) {
-        kp_real rest[KP_LANES];
-        for (l = 0; l < KP_LANES; l++) rest[l] = x[KP_AT(i, j)] + z[KP_AT(i, j) * KP_LANES + l];
-        for (k = 0; k < j; k++)
-          for (l = 0; l < KP_LANES; l++) rest[l] -= row[k][l] * a[KP_AT(j, k)][l];
-        for (l = 0; l < KP_LANES; l++) row[j][l] = rest[l];
-      }
-      for (l = 0; l < KP_LANES; l++) row[i][l] = x[KP_AT(i, i)] + z[KP_AT(i, i) * KP_LANES + l];
-      for (k = 0; k < i; k++)
-        for (l = 0; l < KP_LANES; l++) {
-          const kp_real below = row[k][l] * a[KP_AT(k, k)][l]; /* the inverse of a pivot is kept in its place */
-          a[KP_AT(i, k)][l] = below;
-          row[i][l] -= row[k][l] * below;
+      const kp_some *left = a; /* row j */
+      kp_some *const own = a + KP_AT(i, 0), pivot;
+      for (j = 0; j <= i; j++) row[j] = x[KP_AT(i, j)] + KP_LOAD(z + KP_AT(i, j) * KP_LANES);
+      for (j = 0; j + 1 < i; j += 2) { /* two columns at a time: their sums do not wait for each other */
+        const kp_some *const right = left + j + 1;
+        kp_some first = row[j], second = row[j + 1];
+        for (k = 0; k < j; k++) {
+          first -= row[k] * left[k];
+          second -= row[k] * right[k];
         }
-      for (l = 0; l < KP_LANES; l++) {
-        product[l] *= row[i][l];
-        a[KP_AT(i, i)][l] = 1 / row[i][l];
+        row[j] = first;
+        row[j + 1] = second - first * right[j];
+        left = right + j + 2;
       }
+      if (j < i) {
+        kp_some last = row[j];
+        for (k = 0; k < j; k++) last -= row[k] * left[k];
+        row[j] = last;
+      }
+      pivot = row[i];
+      for (k = 0; k < i; k++) {
+        own[k] = row[k] * a[KP_AT(k, k)]; /* the inverse of a pivot is kept in its place */
+        pivot -= row[k] * own[k];
+      }
+      own[i] = 1 / pivot;
+      product = i % group == 0 ? pivot : product * pivot;
       if ((i + 1) % group == 0 || i + 1 == KP_D)
-        for (l = 0; l < KP_LANES; l++) {
-          value[l] += kp_log(product[l]);
-          product[l] = 1;
-        }
+        for (l = 0; l < KP_WIDE; l++) value[l] += kp_log(KP_PLACE(product, l));
     }
-    for (l = 0; l < KP_LANES && block + l < KP_M; l++) kp_vote(votes, block + l, value[l]);
+    for (l = 0; l < KP_WIDE && block + l < KP_M; l++) kp_vote(votes, block + l, value[l] + kp_offset[block + l]);
   }
   return 1;
 }
