@@ -31,8 +31,6 @@ from knnpress.files import replacing
 from knnpress.geometries.base import CloudGeometry
 from knnpress.typing import Array
 
-__all__ = ["load", "save"]
-
 _FORMAT, _VERSION = "knnpress-model", 1
 _HOMES = ("knnpress", "knnpress.geometries", "knnpress.compression", "knnpress.descriptors")
 _NOT_KEPT = ("callback", "checkpoint", "memory")  # they belong to one run on one machine

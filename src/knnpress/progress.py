@@ -9,8 +9,6 @@ from typing import IO, Any, cast
 
 from knnpress.typing import Callback
 
-__all__ = ["progress_bar"]
-
 
 @contextmanager
 def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:

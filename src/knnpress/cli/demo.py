@@ -10,8 +10,6 @@ from typing import Any
 from knnpress.cli.options import add_command
 from knnpress.cli.output import notice
 
-__all__ = ["add_parser", "run"]
-
 _FOLDER = Path("knnpress-demo")
 
 

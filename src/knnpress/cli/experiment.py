@@ -13,8 +13,6 @@ from knnpress.cli.output import notice
 if TYPE_CHECKING:
     from knnpress.experiments import Plan
 
-__all__ = ["add_parser", "run", "work_off"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""

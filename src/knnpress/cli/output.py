@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["check_apart", "drop_output", "notice", "open_streams", "print_facts", "print_paragraph", "print_table"]
-
 _COLOURS = {"problem": "bold red", "note": "yellow"}
 
 

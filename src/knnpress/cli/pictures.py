@@ -24,8 +24,6 @@ from knnpress.names import DESCRIPTORS
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, Callback, Indices
 
-__all__ = ["Pictures", "describe", "find_pictures", "make_descriptor", "usual_descriptor"]
-
 
 @dataclass(frozen=True)
 class Pictures:

@@ -21,8 +21,6 @@ from knnpress.model_file import load
 from knnpress.names import POINT_FILES
 from knnpress.typing import Array, Labels
 
-__all__ = ["Queries", "load_model", "open_model", "read_points", "read_queries"]
-
 
 @dataclass(frozen=True)
 class Queries:

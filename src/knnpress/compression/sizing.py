@@ -15,8 +15,6 @@ from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_bett
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["RATIOS", "try_sizes"]
-
 RATIOS = (0.02, 0.04, 0.08, 0.16, 0.32)
 
 

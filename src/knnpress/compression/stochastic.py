@@ -27,8 +27,6 @@ from knnpress.learning.fit import Learned, learn
 from knnpress.learning.job import Constraints, View
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["StochasticCompression"]
-
 _SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
 _MOST_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
 
@@ -427,8 +425,7 @@ def _in_reproducible_order(
 def _numbered(groups: Array) -> Array:
     """Groups by number, in the order of their first points: folds know nothing of their names."""
     _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
-    numbered: Array = np.argsort(np.argsort(first))[codes]
-    return numbered
+    return np.argsort(np.argsort(first))[codes]
 
 
 def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:

@@ -22,8 +22,6 @@ from knnpress.learning.fingerprint import changes, describe
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["Tuning", "tune"]
-
 #: From a trial of Optuna to the parameters that it tries
 Suggest = Callable[[Any], dict[str, Any]]
 Space = Mapping[str, list[Any] | tuple[Any, ...]] | Suggest

@@ -11,8 +11,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Dataset", "ImageDataset", "Splits"]
-
 #: Rows to train on and rows to test on, as many times as suggested; goes where scikit-learn takes `cv`.
 Splits: TypeAlias = tuple[tuple[Indices, Indices], ...]
 

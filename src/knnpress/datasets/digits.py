@@ -9,8 +9,6 @@ from sklearn.datasets import load_digits
 from knnpress.datasets.dataset import Dataset
 from knnpress.typing import Array
 
-__all__ = ["load_digits_covariances", "load_digits_histograms"]
-
 _CITATION = "Alpaydin, Kaynak. Optical recognition of handwritten digits. UCI Machine Learning Repository, 1998."
 _NAMES = tuple("0123456789")
 _ENLARGE = 3

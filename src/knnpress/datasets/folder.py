@@ -13,8 +13,6 @@ import numpy as np
 from knnpress.datasets.dataset import ImageDataset, encode
 from knnpress.descriptors.images import ImageFile
 
-__all__ = ["FoundImage", "find_images", "images_below", "is_image_file", "load_image_folder", "match_images"]
-
 #: A folder laid out like the images', or a function from an image's path to that of what belongs to it.
 Companion: TypeAlias = str | os.PathLike[str] | Callable[[Path], str | os.PathLike[str]]
 

@@ -21,8 +21,6 @@ from knnpress.descriptors.images import decode, with_mask
 from knnpress.files import read_npz
 from knnpress.typing import Array, Indices
 
-__all__ = ["load_coil20", "load_eth80", "load_fpha", "load_kth_tips2b", "load_kylberg", "load_mpeg7", "load_scene15"]
-
 _VARIABLE = "KNNPRESS_DATA"
 
 

@@ -19,8 +19,6 @@ from knnpress.datasets.stored import is_zarr, read_zarr
 from knnpress.files import check_room, read_npy, read_npz
 from knnpress.typing import Array, Labels
 
-__all__ = ["load_groups", "load_points", "load_unlabelled"]
-
 _POINTS = ("X", "points", "covariances", "histograms", "x", "data")
 _LABELS = ("y", "labels", "label", "class", "classes", "Y", "target")
 _COST = ("ground_cost", "M", "cost")

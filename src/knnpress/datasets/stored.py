@@ -13,8 +13,6 @@ from knnpress.datasets.dataset import Dataset, encode
 from knnpress.files import check_unpacked
 from knnpress.typing import Array
 
-__all__ = ["is_zarr", "open_zarr", "read_zarr"]
-
 #: What may stand between the bytes of a store and its numbers; "pickle" may not
 _CODECS = {
     *("bytes", "transpose", "sharding_indexed", "crc32c", "vlen-utf8", "fixed_length_utf32", "scale_offset"),

@@ -32,8 +32,6 @@ from scipy import fft, ndimage
 from knnpress.descriptors.images import Layout, Picture, require
 from knnpress.typing import Array
 
-__all__ = ["FEATURES", "FeatureSet", "as_features", "pixel_rows"]
-
 _WAVELENGTHS = 4.0 * 2.0 ** (np.arange(5) / 2)  # of Gabor filters, in pixels
 _GABOR_WIDTH = 0.56  # sigma over wavelength: an octave
 _CELL = 4  # side of a SIFT cell, in pixels
@@ -239,5 +237,4 @@ def pixel_rows(features: FeatureSet, picture: Picture, step: int = 1) -> Array:
     inside = np.ones(planes.shape[1:], dtype=bool) if picture.mask is None else picture.mask[::step, ::step]
     if features.layout == "raw":
         inside = inside & ~np.isnan(planes).any(axis=0)
-    rows: Array = planes[:, inside].astype(np.float64)
-    return rows
+    return planes[:, inside].astype(np.float64)

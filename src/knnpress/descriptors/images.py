@@ -14,8 +14,6 @@ import numpy as np
 from knnpress.execution.threads import map_blocks
 from knnpress.typing import Array
 
-__all__ = ["ImageFile", "Images", "Picture", "are_gray", "check_images", "map_images", "require"]
-
 #: A sequence of arrays (h, w[, c]), files or paths, of any sizes; or one array (n, h, w[, c]).
 Images: TypeAlias = Sequence[Any] | Array
 #: What the channel after gray or RGB means: opacity, depth, or nothing known (pixels are then left as they are).

@@ -16,8 +16,6 @@ from knnpress.descriptors.shape import edge_points
 from knnpress.geometries.clouds import k_means
 from knnpress.typing import Array
 
-__all__ = ["ContourPoints", "LocalFeatures"]
-
 _SAMPLE = 200_000  # local features that their spread is measured by
 
 

@@ -16,8 +16,6 @@ from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.spd import LogEuclidean, check_spd
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["SPDProjection"]
-
 #: Projected matrices (n, r, r) to a loss and its derivative in each of them.
 Loss: TypeAlias = Callable[[Array], tuple[float, Array]]
 #: Rows i and j, (p,) each, to the distances of those pairs, (p,), and their derivatives in the first, (p, r, r).

@@ -22,21 +22,6 @@ from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = [
-    "as_generator",
-    "check_gamma",
-    "check_groups",
-    "check_labels",
-    "check_n_neighbors",
-    "check_sample_weight",
-    "check_training_set",
-    "is_large",
-    "present",
-    "remember_features",
-    "resolve_n_prototypes",
-]
-
-
 _MOST_PROTOTYPES = 2**31
 _told: set[tuple[float, int]] = set()  # shares and numbers of classes of which a notice was given
 _WEIGHT = 1e-100, 1e100

@@ -16,8 +16,6 @@ from knnpress.model_file import save
 from knnpress.names import DESCRIPTORS, descriptor_class, same_name
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = ["DescriptorClassifier", "as_described", "joined"]
-
 
 class DescriptorClassifier(ClassifierMixin, BaseEstimator):
     """Describe images or signals, then classify the points.

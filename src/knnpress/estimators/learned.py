@@ -45,8 +45,6 @@ from knnpress.learning.selection import DEFAULT
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["LearnedModel", "documented", "paper_settings"]
-
 Model = TypeVar("Model", bound="LearnedModel")
 
 _TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
@@ -431,8 +429,7 @@ class LearnedModel(PrototypeModel):
         if is_dask(X) or is_large(X):
             return self._by_chunk("score_samples", X)
         logits = -(getattr(self, "gamma_", 1.0) ** 2) * self._distances(X)
-        density: Array = logsumexp(logits, axis=1) - np.log(logits.shape[1])
-        return density
+        return logsumexp(logits, axis=1) - np.log(logits.shape[1])
 
     def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""

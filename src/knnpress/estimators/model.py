@@ -39,9 +39,6 @@ from knnpress.neighbors import nearest, vote
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["PrototypeModel", "combine_callbacks"]
-
-
 _LEAST_SHARE = 1e-300  # whose logarithm is finite
 _TIE_BREAK = 1e-12
 

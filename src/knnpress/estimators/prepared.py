@@ -14,8 +14,6 @@ from knnpress.geometries import EmbeddedGeometry, Geometry, SquaredEuclidean
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array
 
-__all__ = ["Prepared", "prepared"]
-
 _PLAIN = (type(None), bool, int, float, str, np.generic)
 
 

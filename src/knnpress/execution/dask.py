@@ -21,8 +21,6 @@ from knnpress.execution.stored import StoredPoints, check_block, compose, stored
 from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["ClusterPoints", "ClusterRows", "as_points", "connect", "lazily"]
-
 _POLL_SECONDS = 2.0  # between two looks at whether the cluster is still there
 _MOST_SECONDS_ALONE = 60.0  # that it may be without workers
 

@@ -25,8 +25,6 @@ from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.neighbors import nearest
 from knnpress.typing import Array
 
-__all__ = ["best_seconds", "measure"]
-
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
 _TIMED_PAIRS = {3: 300_000, 2: 2_000}  # by the number of axes of X
 _TIMED_QUERIES = (16, 1024)

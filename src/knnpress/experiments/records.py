@@ -13,8 +13,6 @@ from typing import Any
 from knnpress.experiments.plan import Plan
 from knnpress.files import check_folder, name_file
 
-__all__ = ["Record", "Recorder", "finite_number", "read_records"]
-
 
 @dataclass(frozen=True)
 class Record:

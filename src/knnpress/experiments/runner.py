@@ -24,8 +24,6 @@ from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import replacing
 from knnpress.typing import Callback
 
-__all__ = ["run_plan"]
-
 _CALIBRATION = 96  # points a side, to time a pair
 
 

@@ -20,8 +20,6 @@ from knnpress.files import replacing
 from knnpress.geometries import JBLD, Geometry, Sinkhorn
 from knnpress.typing import Array, Indices
 
-__all__ = ["Task", "Tasks"]
-
 _READERS: dict[str, Callable[..., Any]] = {
     "digits-covariances": datasets.load_digits_covariances,
     "digits-histograms": datasets.load_digits_histograms,

@@ -17,8 +17,6 @@ from knnpress.export.geometry_tables import MAKERS, Facts, Kind
 from knnpress.geometries import Geometry, geometry_name
 from knnpress.typing import Array, Indices
 
-__all__ = ["DOUBLES", "Exported", "exported", "steps_of"]
-
 DOUBLES = ("center", "whitener", "offset", "self", "farthest")  # tables in double precision in any case
 _FAR = 25.0  # exp(-25) = 1e-11, far below the error of a transport problem solved to its tolerance
 _NEAR = 5.0  # where only the best class is asked for, what is less likely by exp(-5) is seldom worth solving for

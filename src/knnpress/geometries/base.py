@@ -15,23 +15,6 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = [
-    "Chart",
-    "CheapGeometry",
-    "CloudGeometry",
-    "EmbeddedGeometry",
-    "FittableGeometry",
-    "Focus",
-    "Geometry",
-    "Linearization",
-    "Linearize",
-    "Placed",
-    "SearchableGeometry",
-    "SmoothCloudGeometry",
-    "SmoothGeometry",
-    "TimedGeometry",
-]
-
 #: Share of the largest weight below which a pair has no say in a pullback
 _NEGLIGIBLE_WEIGHT = 1e-12
 

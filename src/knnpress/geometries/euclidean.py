@@ -14,8 +14,6 @@ from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, 
 from knnpress.geometries.charts import IdentityChart
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["SquaredEuclidean"]
-
 _LARGEST = 1e150  # sums of squares of such numbers are still finite
 
 

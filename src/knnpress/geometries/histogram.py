@@ -35,9 +35,6 @@ from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import least_k, pivots
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["EMD", "Sinkhorn"]
-
-
 _AUTO_REG = 0.1  # of the median positive ground cost
 _LARGEST_COST = 1e300
 _FAINT = 1e-290  # share of a histogram below which a bin counts as empty: products of such numbers underflow

@@ -11,8 +11,6 @@ import numpy as np
 from knnpress import _core
 from knnpress.typing import Array, Indices
 
-__all__ = ["LEAST_POINTS", "LEAST_QUERIES", "N_PIVOTS", "boxes", "least_k", "outside", "pivots", "tree_order"]
-
 N_PIVOTS = 64
 LEAST_POINTS, LEAST_QUERIES = 512, 64  # below these a plain search is as quick
 

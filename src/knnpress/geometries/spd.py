@@ -43,9 +43,6 @@ from knnpress.geometries.spectral import (
 )
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["AIRM", "JBLD", "LogEuclidean"]
-
-
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -92,8 +89,7 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
         if np.array_equal(block, mirrored):  # as most are, and quickly seen
             return np.zeros(len(block))
         gap = np.abs(block - mirrored).max(axis=(1, 2))
-        relative: Array = gap / np.maximum(np.abs(block).max(axis=(1, 2)), _TINY)
-        return relative
+        return gap / np.maximum(np.abs(block).max(axis=(1, 2)), _TINY)
 
     gap = np.concatenate(map_blocks(asymmetry, blocks, n_jobs))
     if (gap > _SYMMETRY).any():
@@ -559,5 +555,4 @@ def _divided_log(values: Array) -> Array:
     t = (a - b) / b
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(t == 0.0, 1.0, np.log1p(t) / t)
-    divided: Array = ratio / b
-    return divided
+    return ratio / b

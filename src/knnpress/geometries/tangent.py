@@ -16,8 +16,6 @@ from knnpress.geometries.spd import AIRM, JBLD, check_spd
 from knnpress.geometries.spectral import matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt, whitened_log
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["Tangent"]
-
 _MEANS: dict[str, type[JBLD | AIRM]] = {"logdet": JBLD, "riemann": AIRM}
 _ROOT = float(np.sqrt(2.0))
 

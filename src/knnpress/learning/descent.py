@@ -18,8 +18,6 @@ from knnpress.learning.prior import Prior, spread
 from knnpress.learning.state import DescentState, SaveState
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["DescentOptions", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
-
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
 _SHARPNESS = 5.0  # gamma^2 times the margin of the start: suited digits, ETH-80, FPHA and COIL-20 best

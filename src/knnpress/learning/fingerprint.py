@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-__all__ = ["changes", "describe", "describe_all"]
-
 
 def describe(value: Any) -> str:
     """A text that is the same for equal values, in another process too."""

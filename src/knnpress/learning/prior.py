@@ -9,8 +9,6 @@ import numpy as np
 from knnpress.geometries.base import SmoothCloudGeometry, SmoothGeometry
 from knnpress.typing import Array, Indices
 
-__all__ = ["Prior", "spread"]
-
 _MOST_POINTS = 500  # that the spread is measured by
 
 

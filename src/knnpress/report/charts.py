@@ -12,8 +12,6 @@ from knnpress.report.axes import Box, Scale, error_scale, share_scale, x_axis, y
 from knnpress.report.curves import Series, alt_text, curves_of
 from knnpress.report.svg import element, marker, swatch_marks
 
-__all__ = ["WIDTHS", "curves", "differences"]
-
 #: Of a chart on a screen and on a phone: text is as large on both
 WIDTHS = (1000, 346)
 _LINE = 19  # pixels from one line of a key to the next

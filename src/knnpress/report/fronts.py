@@ -12,8 +12,6 @@ from knnpress.report.analysis import AgainstFull, Case, Sized, cells_of
 from knnpress.report.looks import family_of, title_of
 from knnpress.report.statistics import Comparison
 
-__all__ = ["Point", "Win", "front", "points_of", "sentences", "wins_of", "wins_said"]
-
 
 @dataclass(frozen=True)
 class Point:

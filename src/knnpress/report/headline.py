@@ -15,8 +15,6 @@ from knnpress.report.looks import FAMILIES, common_name
 from knnpress.report.pooled import Ranks
 from knnpress.report.svg import element, marker, swatch_marks
 
-__all__ = ["fronts", "ranks_figure"]
-
 _PANEL = 168  # pixels, across and down
 _COSTS: dict[str, tuple[str, Callable[[Point], float | None]]] = {
     "size": ("Error against size: test error in %, share of the training set kept in %", lambda point: point.share),

@@ -12,8 +12,6 @@ from knnpress.report.analysis import Case
 from knnpress.report.looks import common_name
 from knnpress.typing import Array
 
-__all__ = ["Ranks", "SignedRank", "rank_methods", "signed_rank"]
-
 #: Differences of error that count as none
 ROPE = 0.005
 _LEVEL = 0.05

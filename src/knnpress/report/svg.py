@@ -8,8 +8,6 @@ from markupsafe import Markup, escape
 
 from knnpress.report.looks import PALETTE, Look
 
-__all__ = ["as_file", "element", "marker", "swatch", "swatch_marks"]
-
 _PAGE = {"paper": "#ffffff", "card": "#ffffff", "ink": "#1c1c22", "soft": "#5d5d68", "line": "#e3e0da"}
 _MARKERS = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z",

@@ -12,8 +12,6 @@ from markupsafe import Markup
 from knnpress.files import csv_text
 from knnpress.html import render
 
-__all__ = ["Cell", "Column", "Table", "as_csv", "as_html", "as_markdown", "markdown_text"]
-
 
 @dataclass(frozen=True)
 class Cell:

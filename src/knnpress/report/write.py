@@ -19,8 +19,6 @@ from knnpress.report.read import Results, read_results
 from knnpress.report.svg import as_file
 from knnpress.report.table import Table, as_csv, as_markdown, markdown_text
 
-__all__ = ["Written", "write_report"]
-
 
 @dataclass(frozen=True)
 class Written:

@@ -14,8 +14,6 @@ from knnpress.geometries.base import Geometry, SmoothGeometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["ClassCentroids"]
-
 _MOST_SEEDS, _MOST_SERVED = 256, 2048  # points of a class that clusters may begin at, and are judged by
 _ROUNDS = 2  # in which prototypes are given to the classes that err
 _SLACK = 10.0  # errors may be counted by distances solved more loosely than those of a descent's first steps
@@ -126,8 +124,7 @@ def _wrong(
     """Whether the nearest centroid is of another class, (n,)."""
     Z = np.concatenate(centroids)
     _, index = nearest(_rough_distances(geometry, Z), X, len(Z), 1, n_jobs)
-    wrong: Array = _labels(y, quotas)[index[:, 0]] != y
-    return wrong
+    return _labels(y, quotas)[index[:, 0]] != y
 
 
 def _rough_distances(geometry: Geometry, Z: Array) -> Callable[[Array], Array]:

@@ -17,8 +17,6 @@ from knnpress.geometries.clouds import k_means, mass_of
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["CloudCentroids"]
-
 _MOST_POINTS = 4000  # of a group, the heaviest, that k-means sees
 
 

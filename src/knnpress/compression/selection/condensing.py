@@ -12,8 +12,6 @@ from knnpress.geometries.base import Geometry
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["GrowingSubset", "grow", "warn_of_fewer"]
-
 
 class GrowingSubset:
     """Rows chosen so far, and which of them is nearest to each training point.

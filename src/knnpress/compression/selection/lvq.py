@@ -10,8 +10,6 @@ from knnpress.compression.selection.centroids import ClassCentroids
 from knnpress.geometries import Geometry, SmoothGeometry
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["LearningVectorQuantization"]
-
 _PROBES = 200  # points that set the length of a step
 
 

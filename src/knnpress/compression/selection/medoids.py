@@ -14,8 +14,6 @@ from knnpress.execution.threads import BLOCK_BYTES
 from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["Medoids"]
-
 Between = Callable[[Indices, Indices], Array]
 
 

@@ -10,8 +10,6 @@ from knnpress.compression.selection.subsample import Subsample
 from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["RandomMutation"]
-
 _AHEAD = 32  # columns of distances made at once: one at a time would prepare X anew for each
 
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["class_quotas", "raise_quotas"]
-
 _EVENLY = 0.05  # share of a class that counts as errors in any case
 
 

@@ -15,8 +15,6 @@ from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["Reduced"]
-
 
 class Reduced(BaseEstimator):
     """Reduced nearest neighbours (RNN): `Condensed`, then each point is dropped that none needs to be right.

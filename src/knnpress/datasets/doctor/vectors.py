@@ -8,8 +8,6 @@ from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed,
 from knnpress.geometries.histogram import check_histograms
 from knnpress.typing import Array
 
-__all__ = ["examine_cost", "examine_finiteness", "examine_histograms", "examine_scale", "examine_vectors"]
-
 _TINY = float(np.finfo(np.float64).tiny)
 _SYMMETRY = 1e-8  # relative asymmetry that is taken for rounding
 _FAR = 1e-150, 1e150  # beyond, squares leave the range of doubles

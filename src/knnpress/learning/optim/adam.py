@@ -12,8 +12,6 @@ from knnpress.learning.optim.base import Evaluate, Follow, Optimum, in_rows
 from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.typing import Array
 
-__all__ = ["minimize_batches"]
-
 
 def minimize_batches(
     batches: Sequence[Evaluate],

@@ -16,8 +16,6 @@ from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
 from knnpress.learning.state import DescentState, SaveState
 from knnpress.typing import Array
 
-__all__ = ["minimize"]
-
 _SPAN = 10  # iterations that a loss must have been flat for
 
 _METHODS: dict[str, Callable[[float], Method]] = {

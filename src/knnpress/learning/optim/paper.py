@@ -10,8 +10,6 @@ from knnpress.learning.optim.line_search import line_search
 from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
-__all__ = ["AdaptiveDescent", "ConjugateGradient"]
-
 
 class ConjugateGradient:
     """Conjugate gradients of Polak and Ribière, restarted where they point uphill."""

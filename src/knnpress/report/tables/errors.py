@@ -25,8 +25,6 @@ from knnpress.report.tables.parts import (
     whisker,
 )
 
-__all__ = ["errors", "minus_full", "overviews", "same_size"]
-
 
 def overviews(cases: dict[str, list[Case]]) -> list[Table]:
     """Ours minus full, all data sets at a glance: a table for those that have ratios in common."""

@@ -18,8 +18,6 @@ from knnpress.report.tables.parts import (
     versus_cell,
 )
 
-__all__ = ["other_distances", "other_models"]
-
 
 def other_models(case: Case) -> Table:
     """Ours at each ratio, and everything that has no ratio: error, size, time, and ours minus it."""

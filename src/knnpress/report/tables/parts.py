@@ -13,27 +13,6 @@ from knnpress.report.statistics import LEAST_SPLITS, Comparison, Summary
 from knnpress.report.svg import element
 from knnpress.report.table import Cell
 
-__all__ = [
-    "TEST",
-    "empty_cell",
-    "grade",
-    "in_percent",
-    "kept_text",
-    "marks",
-    "mean_in",
-    "mean_std",
-    "quotient",
-    "reach_of",
-    "signs",
-    "signs_html",
-    "summary_cell",
-    "value_in",
-    "variant_title",
-    "verdict",
-    "versus_cell",
-    "whisker",
-]
-
 TEST = (
     "corrected resampled t-test (Nadeau and Bengio 2003: variance (1/k + n_test/n_train) s² of the mean over k splits, "
     "k − 1 degrees of freedom)"

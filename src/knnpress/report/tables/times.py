@@ -9,8 +9,6 @@ from knnpress.report.statistics import Summary
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import empty_cell, mean_in, mean_std, quotient
 
-__all__ = ["speed_ups", "training_times"]
-
 
 def speed_ups(cases: dict[str, list[Case]]) -> Table:
     """Time of a query against the full set, compressed."""
