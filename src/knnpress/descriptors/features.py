@@ -68,9 +68,9 @@ def derivative(image: Array, sigma: float, x: int = 0, y: int = 0) -> Array:
     return cv2.sepFilter2D(image, cv2.CV_32F, *kernels, borderType=cv2.BORDER_REFLECT)
 
 
-def derivatives(image: Array, sigma: float = 1.0) -> list[Array]:
-    """dx, dy, dxx, dyy, dxy at one scale."""
-    return [derivative(image, sigma, *order) for order in [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1)]]
+def derivatives(image: Array) -> list[Array]:
+    """dx, dy, dxx, dyy, dxy at a scale of one pixel."""
+    return [derivative(image, 1.0, *order) for order in [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1)]]
 
 
 def coordinates(shape: tuple[int, ...]) -> tuple[Array, Array]:

@@ -28,7 +28,7 @@ from knnpress.typing import Array
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
 _TIMED_PAIRS = {3: 300_000, 2: 2_000}  # by the number of axes of X
 _TIMED_QUERIES = (16, 1024)
-_LONG_ENOUGH = 0.05  # seconds
+_REPEATS, _LONG_ENOUGH = 3, 0.05  # calls, at most, and seconds
 
 
 def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
@@ -164,12 +164,10 @@ def _queries(X: Array, n_points: int) -> Array:
     return X[np.arange(count) % len(X)]
 
 
-def best_seconds(
-    function: Callable[[], Any], repeats: int = 3, clock: Callable[[], float] = time.perf_counter
-) -> float:
+def best_seconds(function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """The shortest time of several calls, or that of one where it takes long enough to be trusted."""
     times: list[float] = []
-    while len(times) < repeats and sum(times) < _LONG_ENOUGH:
+    while len(times) < _REPEATS and sum(times) < _LONG_ENOUGH:
         start = clock()
         function()
         times.append(clock() - start)
