@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, Literal
 
@@ -222,18 +223,12 @@ class StochasticCompression(BaseEstimator):
             assert isinstance(geometry, EmbeddedGeometry)
             view = embedded(geometry)
 
-        def about() -> dict[str, str]:
-            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else fingerprint(rows, blocks)
-            data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
-            params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
-            drawn = {"random_state": f"one that draws {seed}"}
-            asked = {
-                "geometry": geometry,
-                "may_learn_in_quick": may_learn_in_quick,
-                "allow_one_per_class": constraints.allow_one_per_class,
-            }
-            return {**drawn, **describe_all({**data, **asked, **params})}
-
+        asked = {
+            "geometry": geometry,
+            "may_learn_in_quick": may_learn_in_quick,
+            "allow_one_per_class": constraints.allow_one_per_class,
+        }
+        about = partial(self._about, rows, blocks, groups, m, seed, asked)
         with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
             learned = learn(
                 view,
@@ -250,6 +245,16 @@ class StochasticCompression(BaseEstimator):
         if embedding is None:
             return learned, geometry, None
         return learned, embedding.geometry, embedding.to_vectors(learned.points)
+
+    def _about(
+        self, rows: Rows, blocks: Sequence[slice], groups: Array | None, m: int, seed: int, asked: dict[str, Any]
+    ) -> dict[str, str]:
+        """What makes a fit this one and no other, for its checkpoint."""
+        X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else fingerprint(rows, blocks)
+        data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
+        params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
+        drawn = {"random_state": f"one that draws {seed}"}
+        return {**drawn, **describe_all({**data, **asked, **params})}
 
     def _maker(
         self, geometry: SmoothGeometry, quotas: Literal["size", "need"], seed: int, n_jobs: int | None

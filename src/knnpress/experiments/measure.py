@@ -33,21 +33,8 @@ _REPEATS, _LONG_ENOUGH = 3, 0.05  # calls, at most, and seconds
 
 def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
     """The record of one run, and the fitted classifier (None where it failed)."""
-    method = METHODS[cell.method]
-    record: dict[str, Any] = {
-        "id": cell.id,
-        "data": cell.study.data,
-        "variant": cell.study.variant,
-        "split": cell.split,
-        "method": cell.method,
-        "ratio": cell.ratio,
-        "seed": seed,
-        "n_train": len(task.y),
-        "versions": _versions(),
-        "machine": _machine(),
-    }
-    setting = _setting(cell, task, seed)
-    record["params"] = _finite(setting.params)
+    method, setting = METHODS[cell.method], _setting(cell, task, seed)
+    record = _about(cell, task, setting)
     queries = np.arange(len(task.y_test))
     if method.most_queries is not None:
         queries = np.random.default_rng(seed).permutation(queries)[: method.most_queries]
@@ -86,6 +73,23 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
         classifier = None
     record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     return Record(**record).as_json(), classifier
+
+
+def _about(cell: Cell, task: Task, setting: Setting) -> dict[str, Any]:
+    """What is known of a run before it."""
+    return {
+        "id": cell.id,
+        "data": cell.study.data,
+        "variant": cell.study.variant,
+        "split": cell.split,
+        "method": cell.method,
+        "ratio": cell.ratio,
+        "seed": setting.seed,
+        "n_train": len(task.y),
+        "versions": _versions(),
+        "machine": _machine(),
+        "params": _finite(setting.params),
+    }
 
 
 def _setting(cell: Cell, task: Task, seed: int) -> Setting:
