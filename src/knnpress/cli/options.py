@@ -22,7 +22,7 @@ class CommandParser(argparse.ArgumentParser):
         super().error(f"{message}\n{self.epilog}")
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
-        """Say of what was left over why it was."""
+        """Say why words were left over."""
         options = [word for word in words if word.startswith("-")]
         if not options:
             self.error(f"{words[0]!r} is one argument too many")

@@ -33,7 +33,7 @@ class Queries:
 
 
 def load_model(path: Path) -> Any:
-    """What `knnpress.save` wrote; a folder or points given in its place are told so."""
+    """What `knnpress.save` wrote; says so where a folder or points are given in its place."""
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; give a model, the file that knnpress compress wrote")
     try:

@@ -147,7 +147,7 @@ class StochasticCompression(BaseEstimator):
             learned, geometry, vectors = self._learn(
                 rows, geometry, may_learn_in_quick, m, constraints, seed, groups, n_jobs, callback
             )
-        if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
+        if learned.reason == "max_iter" and _still_falls(learned.loss_curve):
             warn_user(
                 f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
                 ConvergenceWarning,
@@ -291,7 +291,7 @@ class StochasticCompression(BaseEstimator):
         )
 
     def descent(self, seed: int) -> DescentOptions:
-        """How to go down, whatever the setting."""
+        """Options of the descent, whatever the setting."""
         return DescentOptions(
             optimizer=self.optimizer,
             max_iter=self._max_iter(),
@@ -316,7 +316,7 @@ class StochasticCompression(BaseEstimator):
         if self.init is not None or self.chart == "paper":
             fixed["start"] = "given"
         elif len(fixed) == 3 and self.vote != "auto":
-            fixed["start"] = "centroids"  # who says all that wants one plain descent
+            fixed["start"] = "centroids"  # everything is given: one plain descent
         return Constraints(
             settings=fixed,
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
@@ -328,7 +328,7 @@ class StochasticCompression(BaseEstimator):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
         if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(
-                f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
+                f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' does not have; use "
                 "optimizer='descent', or learn on value='divergence' or 'dual'"
             )
         if self.batch_size is not None and self.optimizer not in ("auto", "adam"):
@@ -384,7 +384,7 @@ class Embedding:
         return inside if self.basis is None else inside @ self.basis.T
 
 
-def _falls_still(curve: list[float]) -> bool:
+def _still_falls(curve: list[float]) -> bool:
     """Whether the last tenth of a descent took off more than a hundredth of what all of it did."""
     tenth = max(1, len(curve) // 10)
     return len(curve) > 1 and curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])

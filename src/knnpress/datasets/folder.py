@@ -1,4 +1,4 @@
-"""A folder of images, a class a sub-folder."""
+"""A folder of images, with a sub-folder for each class."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ def load_image_folder(
     masks: Companion | None = None,
     depth: Companion | None = None,
 ) -> ImageDataset:
-    """Images of a folder with a sub-folder a class, however deep below it.
+    """Images of a folder with a sub-folder for each class, at any depth below it.
 
-    Files are read when a descriptor needs them, so a folder may be larger than memory; one that is no image is named
-    there.
+    Files are read when a descriptor needs them, so a folder may be larger than memory; a file that is not an image is
+    reported then.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def read_zarr(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _names(group: Any, path: str | os.PathLike[str]) -> list[str]:
-    """The arrays of a group; of what is no group, none."""
+    """The names of a group's arrays; none where it is not a group."""
     try:
         return sorted(group.array_keys()) if hasattr(group, "array_keys") else []
     except Exception as error:  # the readers raise many kinds

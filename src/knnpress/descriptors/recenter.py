@@ -325,7 +325,7 @@ class Recenter(TransformerMixin, BaseEstimator):
         return half @ half.transpose(0, 2, 1)
 
     def _moves(self, means: Array, counts: Array) -> Array:
-        """The matrices A of groups with such means of so many matrices, (g, d, d): X goes to A X A'."""
+        """The matrix A of each group, (g, d, d), by its mean and what that is the mean of: X goes to A X A'."""
         if self.shrinkage:
             means = self._between(means, self.mean_, self.shrinkage / (counts + self.shrinkage))
         roots = matrix_inverse_sqrt(means, self.n_jobs)

@@ -69,7 +69,7 @@ def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> 
 
 
 def check_gamma(gamma: float | str | None) -> None:
-    """Refuse a number whose square is none; what words mean is for others to say."""
+    """Refuse a number whose square leaves the range of doubles; words are checked elsewhere."""
     if not isinstance(gamma, Real) or isinstance(gamma, bool):
         return
     # a number of single precision would be compared in that, in which the limits overflow
@@ -125,7 +125,7 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
 
 
 def _without_mask(y: Any) -> Any:
-    """Whole numbers and truth values of pandas that may be missing, as such: as floats, large ones would be merged."""
+    """Nullable integers and booleans of pandas as plain ones: as floats, large ones would be merged."""
     plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if plain is None or plain.kind not in "iub" or not hasattr(y, "isna"):
         return y

@@ -300,7 +300,7 @@ class LearnedModel(PrototypeModel):
 
     def _levels(self, X: ArrayLike, y: Labels, weight: Array | None = None) -> Array:
         near = nearest_of_class(self._distances(X), self._codes(), len(self.classes_))
-        if weight is not None:  # a class of absent points is none of ours
+        if weight is not None:  # a class whose points are all absent does not count
             near, y, weight = near[weight > 0], y[weight > 0], weight[weight > 0]
         codes = np.searchsorted(self.classes_, y)
         return class_levels(near[np.arange(len(near)), codes], codes, len(self.classes_), weight)

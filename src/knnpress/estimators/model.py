@@ -47,7 +47,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     """Prediction from prototypes, whichever way they were made; subclasses say how."""
 
     _learns = False  # learning needs something to tell apart
-    _may_choose = False  # whether the geometry may be another that is alike
+    _may_choose = False  # whether prototypes may be learned in a similar geometry
 
     # set by the subclasses' __init__
     n_neighbors: int

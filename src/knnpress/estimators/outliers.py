@@ -77,7 +77,7 @@ def outlier_scores(near: Array, levels: Array) -> Array:
 
 
 def check_reject(reject: Any) -> float:
-    """Refuse what is no share."""
+    """Refuse what is not a share."""
     if not isinstance(reject, Real) or isinstance(reject, bool) or not 0 <= float(reject) < 1:
         raise ValueError(
             f"reject is {reject!r}; give the share of the training points of a class that may be refused, e.g. 0.05"

@@ -97,7 +97,7 @@ class Rows(Protocol):
         ...
 
     def transformed(self, function: Callable[[Array], Array]) -> Rows:
-        """The same rows with a function applied to their checked points; blocks are to be cut anew."""
+        """The same rows with a function applied to their checked points; blocks must be cut again."""
         ...
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ def _setting(cell: Cell, task: Task, seed: int) -> Setting:
     m = None
     if cell.ratio is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a share is raised to one a class
+            warnings.simplefilter("ignore")  # that a share is raised to one per class
             m = resolve_n_prototypes(cell.ratio, len(task.y), len(np.unique(task.y)))
     return Setting(task.geometry, task.ground_cost, task.reg, m, seed, params)
 
@@ -135,7 +135,7 @@ def _train_error(classifier: Any, method: str, task: Task) -> float | None:
 
 
 def _query_times(classifier: Any, task: Task) -> dict[str, float]:
-    """Seconds a query on one thread, by the prototypes and by the full set, one after the other.
+    """Seconds per query on one thread, by the prototypes and by the full set, one after the other.
 
     By the processor's clock, which does not run while other programs do: on a busy machine factors stay what they are.
     """

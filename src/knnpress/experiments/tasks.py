@@ -31,7 +31,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "kth": datasets.load_kth_tips2b,
     "fpha": datasets.load_fpha,
 }
-_LEARNING = ("BagOfWords", "SPDProjection")  # descriptors that may see the training part alone
+_LEARNING = ("BagOfWords", "SPDProjection")  # descriptors that may see only the training part
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class SquaredEuclidean(BaseEstimator):
         return self.linearize_at(Z)(X, memory)
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack.
+        """`linearize` at checked Z, for any block of X; a closed form needs no slack.
 
         A block's memory is its mean and the points' squared distances from it: the rest of a step is two products.
         """

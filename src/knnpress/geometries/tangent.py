@@ -134,7 +134,7 @@ class Tangent(BaseEstimator):
         return reference
 
     def _embedding(self, d: int) -> Callable[[Array, int | None], Array]:
-        """`embed` for matrices of size d; the reference's share is done once."""
+        """`embed` for matrices of size d; what depends on the reference alone is computed once."""
         reference = self._sized_reference(d, "X")
         if reference is None:
             return lambda X, n_jobs: _to_vectors(matrix_log(X, n_jobs))

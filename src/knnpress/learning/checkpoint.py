@@ -44,7 +44,7 @@ class Checkpoint:
     Attributes
     ----------
     told : dict of str to int
-        "iterations" and "notes" that the user was told of: one who resumes counts on from there.
+        "iterations" and "notes" that the user was told of: a resumed fit counts on from there.
     """
 
     def __init__(self, path: Path | None, about: dict[str, str]) -> None:

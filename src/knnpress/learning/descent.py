@@ -106,7 +106,7 @@ class Problem:
         by_block = sample.map(partial(_own_and_gap, geometry, start), sample.cut(len(start.points)))
         own, gap = (np.concatenate(part) for part in zip(*by_block, strict=True))
         margin = _median(gap, sample.weight)
-        self.usual_gamma = float(np.sqrt(_SHARPNESS / margin)) if margin > 0 else 1.0  # equal points know no scale
+        self.usual_gamma = float(np.sqrt(_SHARPNESS / margin)) if margin > 0 else 1.0  # equal points have no scale
         if descent.paper:
             chart = geometry.paper_chart(start.points)
             theta = chart.to_theta(start.points)

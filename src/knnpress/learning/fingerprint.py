@@ -52,7 +52,7 @@ def _digest(content: Any) -> str:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What was otherwise before, in words; empty where nothing was."""
+    """What has changed, in words; empty where nothing has."""
 
     def differs(name: str) -> bool:
         return before.get(name) != now.get(name)

@@ -15,7 +15,7 @@ from knnpress.report.statistics import Comparison
 
 @dataclass(frozen=True)
 class Point:
-    """A method at a size: its error and the share of the training set kept, in per cent, and seconds a query."""
+    """A method at a size: its error and the share of the training set kept, in per cent, and seconds per query."""
 
     method: str
     family: str

@@ -43,7 +43,7 @@ def _plain(value: object) -> object:
 
 
 def marker(look: Look, x: float, y: float, hollow: bool = False, said: str = "", scale: float = 1.0) -> Markup:
-    """The marker of a method at a place; `said` is shown to who points at it."""
+    """The marker of a method at a place; `said` is shown to whoever points at it."""
     shape = look.marker if look.marker in _MARKERS else "circle"
     colour = f"var(--m-{look.colour})"
     is_open = shape in _OPEN

@@ -44,7 +44,7 @@ class Medoids(BaseEstimator):
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
-        """Return `n_prototypes` medoids (one a class, if None), classes in sorted order.
+        """Return `n_prototypes` medoids (one per class, if None), classes in sorted order.
 
         `callback` is called after each class, with the fact "distance", the mean one to a medoid; where it asks to
         stop, the classes to come keep their starts.

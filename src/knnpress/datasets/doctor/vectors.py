@@ -123,7 +123,7 @@ def examine_cost(M: Array, n_bins: int) -> list[Finding]:
         i, j = (int(k) for k in np.argwhere(free)[0])
         found = f"bins {i} and {j}, and {free.sum()} entries in all"
         findings.append(
-            Finding("different bins at no cost", found, "merge them: no distance sees which", severity="note")
+            Finding("different bins at no cost", found, "merge them: no distance tells them apart", severity="note")
         )
     positive = M[M > 0]
     if positive.size and M.max() > 1e5 * np.median(positive):

@@ -68,7 +68,7 @@ def minimize(
     """
     if method not in _METHODS:
         raise ValueError(f"optimizer is {method!r}; choose 'lbfgs', 'cg' or 'descent'")
-    with one_blas_thread:  # throughout: to enter it anew for every evaluation takes longer
+    with one_blas_thread:  # throughout: entering it again for every evaluation takes longer
         return _minimize(
             evaluate, u, _METHODS[method](learning_rate), max_iter, tol, gradient_tol, callback, state, keep
         )
