@@ -87,7 +87,7 @@ def compare(
     --------
     >>> import knnpress as kp
     >>> data = kp.datasets.load_digits_covariances()
-    >>> found = kp.compare(data.X[:300], data.y[:300], minutes=0.05)
+    >>> found = kp.compare(data.X[:300], data.y[:300], minutes=0.02)
     >>> bool(found.best_.score(data.X[300:], data.y[300:]) > 0.8)
     True
     """
