@@ -26,7 +26,8 @@ seed = 1
 subset = 160
 n_splits = 2
 ratios = [0.15]
-settings = { SCC = { max_iter = 5 }, SHC = { max_iter = 2 } }
+settings.SCC = { max_iter = 5, gamma = "scale", smoothing = 0.02 }
+settings.SHC = { max_iter = 2, gamma = "scale", smoothing = 0.02 }
 [[study]]
 data = "covariances"
 source = "digits-covariances"
@@ -90,7 +91,7 @@ def test_a_plan_is_worked_off_and_resumed(finished):
         assert record["train_seconds"] > 0
     by_id = {record["id"]: record for record in records}
     scc = by_id["covariances / 0 / SCC 0.15"]
-    assert (scc["n_prototypes"], scc["params"]) == (12, {"max_iter": 5})
+    assert (scc["n_prototypes"], scc["params"]) == (12, {"max_iter": 5, "gamma": "scale", "smoothing": 0.02})
     assert scc["full_distance_seconds"] > scc["distance_seconds"] > 0
     assert by_id["covariances / 0 / full"]["n_prototypes"] == 80
     assert (
@@ -137,12 +138,9 @@ def test_data_sets_can_be_run_one_after_the_other(finished, tmp_path):
 
 def test_a_name_of_any_kind_stays_within_the_folder_and_its_exhibit_is_found(tmp_path):
     names = ["../../pwn", "a/b", "/abs", "..", ".hidden", "x" * 300, "a\\u0000b", "ü % 1"]
-    plan = (
-        PLAN.split("[[study]]")[0].replace("n_splits = 2", "n_splits = 1").replace("160", "60").replace("0.15", "0.4")
-    )
-    plan = plan.replace(
-        "SCC = { max_iter = 5 }", 'SCC = { prior = inf, gamma = "scale", smoothing = 0, vote = "soft" }'
-    )
+    plan = PLAN.split("[[study]]")[0].replace("max_iter = 5", 'prior = inf, vote = "soft"')
+    for old, new in {"n_splits = 2": "n_splits = 1", "160": "60", "0.15": "0.4"}.items():
+        plan = plan.replace(old, new)
     for name in names:
         plan += f'[[study]]\ndata = "{name}"\nsource = "digits-covariances"\nmethods = ["full", "SCC"]\n'
     (tmp_path / "plans").mkdir()
@@ -213,8 +211,9 @@ def test_a_setting_that_a_method_has_not_is_its_failure(plan_file, tmp_path):
 
 
 def test_a_missing_package_is_recorded_and_tried_again(plan_file, tmp_path, monkeypatch):
-    plan_file.write_text(PLAN.replace('once = ["full LogEuclidean"]', 'once = ["MDM"]'))
-    plan = load_plan(plan_file)
+    methods = 'methods = ["full", "Subsample", "Condensed", "SCC"]\nonce = ["full LogEuclidean"]'
+    plan_file.write_text(PLAN.replace(methods, 'methods = ["full"]\nonce = ["MDM"]'))
+    plan = load_plan(plan_file).part(["covariances"])
     monkeypatch.setitem(sys.modules, "pyriemann.classification", None)
     path = run_plan(plan, tmp_path / "out")
     failed = [record for record in read_records(path) if "failure" in record]
