@@ -10,8 +10,6 @@ import numpy as np
 from knnpress.exceptions import InvalidPointError
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["as_float_array"]
-
 
 def as_float_array(X: ArrayLike, name: str) -> Array:
     """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged, masked or not numbers."""

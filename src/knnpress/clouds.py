@@ -14,8 +14,6 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.files import read_npz, replacing
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["LARGEST", "Cloud", "Clouds"]
-
 _ARRAYS = ("table", "index", "offsets", "weights")
 LARGEST = 1e150  #: of the coordinates of a point: squares of larger numbers overflow
 
@@ -190,8 +188,7 @@ class Clouds:
         from scipy.sparse import csr_array
 
         shape = (len(self), len(self.table))
-        means: Array = csr_array((self.weights, self.index, self.offsets), shape=shape) @ self.table
-        return means
+        return csr_array((self.weights, self.index, self.offsets), shape=shape) @ self.table
 
     def copy(self) -> Clouds:
         """The same clouds in arrays of their own."""

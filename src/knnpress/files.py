@@ -18,20 +18,6 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = [
-    "check_folder",
-    "check_output",
-    "check_room",
-    "check_unpacked",
-    "csv_text",
-    "file_stem",
-    "most_unpacked",
-    "name_file",
-    "read_npy",
-    "read_npz",
-    "replacing",
-]
-
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
 _LATER_FORMULA = re.compile(r"([;|\t\r\n]\s*)([=+\-@＝＋－＠])")

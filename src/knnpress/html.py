@@ -9,8 +9,6 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-__all__ = ["render"]
-
 
 def render(package: str, template: str, **values: Any) -> Markup:
     """Fill in a template of the folder ``templates`` of a package."""

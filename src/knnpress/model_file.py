@@ -31,8 +31,6 @@ from knnpress.files import replacing
 from knnpress.geometries.base import CloudGeometry
 from knnpress.typing import Array
 
-__all__ = ["load", "save"]
-
 _FORMAT, _VERSION = "knnpress-model", 1
 _HOMES = ("knnpress", "knnpress.geometries", "knnpress.compression", "knnpress.descriptors")
 _NOT_KEPT = ("callback", "checkpoint", "memory")  # they belong to one run on one machine
@@ -297,7 +295,9 @@ class _Reader:
         unknown = params.keys() - signature(cls).parameters.keys()
         unknown |= {attribute for attribute in fitted if not _is_fitted_name(attribute) or hasattr(cls, attribute)}
         if unknown:
-            raise ValueError(f"it holds a {name} with {', '.join(map(repr, sorted(unknown)))}, which {name} has not")
+            raise ValueError(
+                f"it holds a {name} with {', '.join(map(repr, sorted(unknown)))}, which {name} does not have"
+            )
         if any(params.get(forbidden) is not None for forbidden in _NOT_KEPT):
             raise ValueError(f"it sets one of {', '.join(_NOT_KEPT)}, which no model file may")
         model = cls(**{parameter: self.value(code) for parameter, code in params.items()})
@@ -336,7 +336,7 @@ def _from_triangle(array: Array) -> Array:
     length = array.shape[-1]
     d = (math.isqrt(8 * length + 1) - 1) // 2
     if d * (d + 1) // 2 != length:
-        raise ValueError(f"{length} numbers make no triangle")
+        raise ValueError(f"{length} numbers are not a triangle")
     full = np.empty((*array.shape[:-1], d, d), dtype=array.dtype)
     for row in range(d):  # indices of a whole triangle would take more room than it
         part = array[..., row * (row + 1) // 2 : (row + 1) * (row + 2) // 2]

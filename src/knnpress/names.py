@@ -8,18 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = [
-    "CONDENSING",
-    "DESCRIPTORS",
-    "LEARNED",
-    "METHODS",
-    "METRICS",
-    "POINT_FILES",
-    "command_name",
-    "descriptor_class",
-    "same_name",
-]
-
 _FEATURES = ("color-texture", "color-derivatives", "gradient", "gabor", "color-gabor", "sift", "depth")
 
 #: Of each descriptor the class in `knnpress.descriptors` and its settings

@@ -10,8 +10,6 @@ import numpy as np
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, Indices
 
-__all__ = ["ByClass", "nearest", "vote"]
-
 
 def nearest(
     distances: Callable[[Array], Array], X: Array, n_prototypes: int, k: int, n_jobs: int | None = None
@@ -112,8 +110,7 @@ class ByClass:
 
     def nearest(self, D: Array, gamma: float) -> Indices:
         """The class of the nearest prototype, (n,); the first of those as near to the last digit."""
-        winner: Indices = self.labels[self._logits(D, gamma).argmax(axis=1)]
-        return winner
+        return self.labels[self._logits(D, gamma).argmax(axis=1)]
 
     def scores(self, D: Array, gamma: float) -> tuple[Array, Array]:
         """Log-odds of each class by its nearest prototype, and by all of its prototypes, (n, n_classes) each."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["correlation", "heat", "image", "image_tag", "png", "shades"]
-
 _LARGEST = 96  # pixels of a side; larger pictures are averaged down
 
 #: From −1 over 0 to 1: teal, nearly white, rust; told apart by the colour-blind, too

@@ -9,8 +9,6 @@ from typing import IO, Any, cast
 
 from knnpress.typing import Callback
 
-__all__ = ["progress_bar"]
-
 
 @contextmanager
 def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
@@ -39,7 +37,7 @@ def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[facts]}"),
     )
-    with Progress(*columns, console=Console(file=cast(IO[str], _Patient(sys.stderr)))) as bar:
+    with Progress(*columns, console=Console(file=cast(IO[str], _ForgivingStream(sys.stderr)))) as bar:
         task = bar.add_task(title, total=None, facts="")
 
         def follow(step: int, total: int | None, facts: dict[str, Any]) -> None:
@@ -52,8 +50,8 @@ def progress_bar(title: str, shown: bool = True) -> Iterator[Callback | None]:
         yield follow
 
 
-class _Patient:
-    """A stream that does not mind a full disk or a reader who has left: a bar is not worth the work that it follows."""
+class _ForgivingStream:
+    """A stream that ignores a full disk or a reader who has left: the work matters more than its bar."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream

@@ -400,7 +400,7 @@ def test_more_prototypes_than_it_takes_are_not_made_up(selector):
 @pytest.mark.parametrize("value", ["transport", "dual"])
 def test_where_points_are_not_nearest_to_themselves_it_stops_and_says_so(value, selector):
     geometry, X, y = Sinkhorn(GROUND_COST, reg=10.0, value=value), *labelled("sinkhorn-dual", 60)
-    with pytest.warns(ConvergenceWarning, match="of 60 training points stay wrong although chosen") as caught:
+    with pytest.warns(ConvergenceWarning, match="of 60 training points are wrong although they were chosen") as caught:
         found = select(selector, geometry, X, y)
     assert len(set(found.indices)) == len(found.indices)
     wrong = np.flatnonzero(predictions(geometry, X, found) != y)
@@ -415,7 +415,7 @@ def test_equal_points_with_different_labels_stay_wrong_and_are_counted(selector)
     X = rng.normal(size=(40, 2))
     y = np.arange(40) % 2
     X[3], X[5] = X[0], X[2]  # rows 0 and 2 have label 0, rows 3 and 5 label 1
-    with pytest.warns(ConvergenceWarning, match=": 2 of 40 training points stay wrong"):
+    with pytest.warns(ConvergenceWarning, match=": 2 of 40 training points are wrong"):
         found = select(selector, Cityblock(), X, y)
     wrong = np.flatnonzero(predictions(Cityblock(), X, found) != y)
     assert set(wrong) <= {0, 2, 3, 5}

@@ -157,7 +157,7 @@ def test_a_space_may_be_a_function_and_the_estimator_any_classifier():
         ("compressor__gamma",),
         ("compressor__gamma", "n_prototypes"),
     }
-    with pytest.raises(ValueError, match="PrototypeClassifier is no learned model, so its space is not known; give"):
+    with pytest.raises(ValueError, match="PrototypeClassifier is not a learned model, so it has no usual space; give"):
         quick(estimator, space=None)
 
 
@@ -185,7 +185,7 @@ def test_steps_of_a_pipeline_are_tuned_seeded_and_kept_quiet(file, capfd):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"space": {"gama": [1]}}, "space names 'gama', which SNC has not; it has .*gamma"),
+        ({"space": {"gama": [1]}}, "space names 'gama', which SNC does not have; it has .*gamma"),
         *(
             ({"space": {"gamma": bad}}, r"space\['gamma'\] is .*; give a list of choices, \(low, high\), or")
             for bad in ([], (1,), (2, 1), (0, 1, "log"), (1, 2, "lin"), ("a", "b"), 3, (1, 2, "log", 4))

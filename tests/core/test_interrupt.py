@@ -118,7 +118,7 @@ def worker():
         process.kill()
 
 
-def seconds_to_answer(worker, work, number=signal.SIGINT, after=0.3):
+def seconds_to_answer(worker, work, number=signal.SIGINT, after=0.15):
     """What is raised, and how long after the signal."""
     worker.stdin.write(f"{work!r}\n")
     worker.stdin.flush()

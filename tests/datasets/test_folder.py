@@ -1,4 +1,4 @@
-"""A folder of images, a class a sub-folder."""
+"""A folder of images, with a sub-folder for each class."""
 
 from pathlib import Path
 

@@ -59,12 +59,13 @@ def fitted_once(name):
     return fitted(name)
 
 
-def test_scikit_learn_finds_nothing_wrong_with_snc():
+@pytest.mark.parametrize("settings", [FIXED, pytest.param(QUICK_FOLDS, marks=pytest.mark.slow)], ids=["fixed", "folds"])
+def test_scikit_learn_finds_nothing_wrong_with_snc(settings):
     # the folds hold out rows: those of a repeated row and of a weight of two are others
     expected = {"check_sample_weight_equivalence_on_dense_data": "folds are drawn from the rows"}
     with pytest.warns(match="SNC"):
         # all the settings would take a minute
-        check_estimator(SNC(8, max_iter=2, **QUICK_FOLDS), expected_failed_checks=expected)
+        check_estimator(SNC(8, max_iter=2, **settings), expected_failed_checks=expected)
 
 
 def test_with_everything_fixed_a_weight_is_a_repetition_to_scikit_learn_too():
@@ -412,7 +413,7 @@ import numpy as np, knnpress as kp
 from sklearn.exceptions import NotFittedError
 data = kp.datasets.load_digits_covariances()
 clf = kp.SCC(n_prototypes=0.2, metric="jbld", max_iter=100000, prior=0.0)
-threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     clf.fit(data.X, data.y)
 except KeyboardInterrupt:

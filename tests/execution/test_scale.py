@@ -59,7 +59,7 @@ def client(started):
 
 @pytest.fixture(autouse=True)
 def no_warning_of_few_iterations(monkeypatch):
-    monkeypatch.setattr("knnpress.compression.stochastic._falls_still", lambda curve: False)
+    monkeypatch.setattr("knnpress.compression.stochastic._still_falls", lambda curve: False)
 
 
 class Store:

@@ -29,7 +29,7 @@ def between(model, X, steps=14):
 )
 def test_a_close_decision_is_not_a_guess(program, tmp_path):
     model, X = histogram_model("soft", metric="sinkhorn")
-    X = between(model, X[:25])
+    X = between(model, X[:15])
     scores = np.sort(np.log(model.predict_proba(X) + 1e-300), axis=1)
     margin = scores[:, -1] - scores[:, -2]
     assert (margin < 1e-3).sum() > 20, "the test would say nothing"

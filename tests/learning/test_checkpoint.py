@@ -391,14 +391,16 @@ warnings.simplefilter("ignore")
 kind, out, path, n, seconds, pause, settings = map(json.loads, sys.argv[1:])
 checkpoint._SECONDS, checkpoint._PAUSE = seconds, pause
 settings = {"checkpoint": path, "random_state": 0, "callback": lambda *_: print(end=".", flush=True), **settings}
+data = None
 if settings.pop("fixed", False):
+    data = kp.datasets.make_wishart_classes(n, 11, n_classes=10)
     settings |= {"gamma": 5.0, "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
     settings |= {"compressor": StochasticCompression(init=Subsample(), tol=0.0)}
 if kind == "shc":
     data = kp.datasets.load_digits_histograms()
     clf = kp.SHC(data.ground_cost, n_prototypes=20, metric="sinkhorn", **settings)
 else:
-    data = kp.datasets.load_digits_covariances()
+    data = data or kp.datasets.load_digits_covariances()
     clf = kp.SCC(30, metric="jbld", **settings)
 np.save(out, clf.fit(data.X[:n], data.y[:n]).prototypes_)
 """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import os
-import subprocess
-import sys
+import runpy
+import warnings
 from pathlib import Path
 
 import pytest
+import sklearn
+from threadpoolctl import threadpool_limits
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -37,19 +38,14 @@ def test_example_asserts_its_claims(path):
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_example_runs(path, tmp_path):
+def test_example_runs(path, tmp_path, monkeypatch, capsys):
     for package in sorted(set(roots(path))):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{path.name} needs {package}")
-    settings = {"OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "error::UserWarning"}
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        cwd=tmp_path,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings(), threadpool_limits(1), sklearn.config_context():
+        warnings.simplefilter("default")
+        warnings.simplefilter("error", UserWarning)
+        runpy.run_path(str(path), run_name="__main__")  # a process of its own would import everything again
+    assert capsys.readouterr().out.strip()
     assert not list(tmp_path.iterdir()), "an example should leave no files behind"

@@ -60,7 +60,7 @@ linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 
 @linux_only
-@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("k", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_search_holds_less_than_its_distances(k):
     n, m = 12_000, 3_000  # all distances: 275 MB
     assert megabytes_added(n, m, 3, k) < 150

@@ -16,8 +16,6 @@ from knnpress.cli.options import (
 )
 from knnpress.cli.output import print_table
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""

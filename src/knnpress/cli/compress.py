@@ -11,8 +11,6 @@ from knnpress.cli.options import add_command, add_groups_to_hold_out, add_traini
 from knnpress.cli.output import check_apart
 from knnpress.names import LEARNED, METHODS, METRICS
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""

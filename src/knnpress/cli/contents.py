@@ -19,8 +19,6 @@ from knnpress.estimators.described import as_described
 from knnpress.geometries import CloudSinkhorn
 from knnpress.typing import Array
 
-__all__ = ["print_contents"]
-
 _FORMAT = "knnpress-model"
 _WORDS = 8  # of a prototype that are shown
 _SHORT = 6  # items of a list that are shown one by one

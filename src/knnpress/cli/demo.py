@@ -10,8 +10,6 @@ from typing import Any
 from knnpress.cli.options import add_command
 from knnpress.cli.output import notice
 
-__all__ = ["add_parser", "run"]
-
 _FOLDER = Path("knnpress-demo")
 
 
@@ -22,13 +20,13 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run the plan "demo", write the report, and say what came out on each data set."""
-    from knnpress.cli.experiment import work_off
+    from knnpress.cli.experiment import run_with_progress
     from knnpress.execution.threads import resolve_n_jobs
     from knnpress.experiments import load_plan
     from knnpress.report import write_report
 
     print("400 handwritten digits, half to train and half to test, five times over: about a minute", flush=True)
-    work_off(load_plan("demo"), _FOLDER, n_jobs=min(2, resolve_n_jobs()))  # side by side no core waits
+    run_with_progress(load_plan("demo"), _FOLDER, n_jobs=min(2, resolve_n_jobs()))  # side by side no core waits
     written = write_report(_FOLDER, _FOLDER / "report.html")
     for text in written.notices:
         notice(text)

@@ -9,8 +9,6 @@ from typing import Any
 from knnpress.cli.options import add_command, add_descriptor, add_image_options, add_run_options
 from knnpress.cli.output import notice, print_facts
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""

@@ -13,8 +13,6 @@ from knnpress.cli.output import notice, print_facts, print_paragraph
 if TYPE_CHECKING:
     from knnpress.datasets.doctor import Finding, PointSet
 
-__all__ = ["add_parser", "run"]
-
 _ROWS = 10  # that are listed one by one
 
 

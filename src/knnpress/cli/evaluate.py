@@ -14,8 +14,6 @@ from knnpress.cli.output import notice, print_facts, print_table
 if TYPE_CHECKING:
     from knnpress.typing import Labels
 
-__all__ = ["add_parser", "run"]
-
 _WIDEST = 16  # classes of which a table can be read
 _WORST = 20
 _ENOUGH = 0.5  # seconds that are timed well

@@ -13,8 +13,6 @@ from knnpress.cli.output import notice
 if TYPE_CHECKING:
     from knnpress.experiments import Plan
 
-__all__ = ["add_parser", "run", "work_off"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""
@@ -39,18 +37,18 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Work off the plan, and say what can be made of it."""
+    """Run the plan, and say what can be made of it."""
     from knnpress.experiments import load_plan
 
-    path = work_off(load_plan(args.plan), args.output, args.data_dir, args.jobs or 1, args.only)
+    path = run_with_progress(load_plan(args.plan), args.output, args.data_dir, args.jobs or 1, args.only)
     print(f"records: {path}")
     print(f"a page of them: knnpress report {args.output} -o report.html")
 
 
-def work_off(
+def run_with_progress(
     plan: Plan, folder: Path, data_dir: Path | None = None, n_jobs: int = 1, only: list[str] | None = None
 ) -> Path:
-    """Run what is left of a plan; a bar on a terminal, a line a run elsewhere."""
+    """Run what is left of a plan; a bar on a terminal, a line for each run elsewhere."""
     from knnpress.experiments import run_plan
     from knnpress.progress import progress_bar
 

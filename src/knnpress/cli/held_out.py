@@ -14,8 +14,6 @@ from knnpress.geometries import Geometry
 from knnpress.learning.selection import HeldOut, make_folds, mean_and_standard_error
 from knnpress.typing import Array, Labels
 
-__all__ = ["held_out_facts"]
-
 _MOST = 4000  # points of which rivals are cross-validated
 
 

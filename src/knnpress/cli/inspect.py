@@ -8,8 +8,6 @@ from typing import Any
 
 from knnpress.cli.options import add_command, add_groups_to_recenter
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""

@@ -11,26 +11,6 @@ from typing import Any, NoReturn, TypeVar
 
 from knnpress.names import DESCRIPTORS, command_name
 
-__all__ = [
-    "CommandParser",
-    "add_command",
-    "add_companions",
-    "add_descriptor",
-    "add_groups_to_hold_out",
-    "add_groups_to_recenter",
-    "add_image_options",
-    "add_labels",
-    "add_run_options",
-    "add_training_options",
-    "choice",
-    "count",
-    "minutes",
-    "one_of",
-    "share",
-    "threads",
-]
-
-
 Number = TypeVar("Number", int, float)
 
 
@@ -42,7 +22,7 @@ class CommandParser(argparse.ArgumentParser):
         super().error(f"{message}\n{self.epilog}")
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
-        """Say of what was left over why it was."""
+        """Say why words were left over."""
         options = [word for word in words if word.startswith("-")]
         if not options:
             self.error(f"{words[0]!r} is one argument too many")

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["check_apart", "drop_output", "notice", "open_streams", "print_facts", "print_paragraph", "print_table"]
-
 _COLOURS = {"problem": "bold red", "note": "yellow"}
 
 
 def open_streams() -> None:
-    """See to it that output can go somewhere: closed streams lead nowhere, and no file name is beyond them."""
+    """Make sure that output can go somewhere: closed streams lead nowhere, and any file name can be printed."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -60,7 +58,7 @@ def notice(text: str) -> None:
 
 
 def print_facts(facts: dict[str, str]) -> None:
-    """Print what is known, a line each."""
+    """Print facts, one per line."""
     print_table(["", ""], [[name, value] for name, value in facts.items()])
 
 

@@ -24,8 +24,6 @@ from knnpress.names import DESCRIPTORS
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, Callback, Indices
 
-__all__ = ["Pictures", "describe", "find_pictures", "make_descriptor", "usual_descriptor"]
-
 
 @dataclass(frozen=True)
 class Pictures:
@@ -131,7 +129,7 @@ def _failures(descriptor: Any, images: Sequence[ImageFile], fit: bool) -> dict[i
 
 
 def _named(error: ValueError, images: Sequence[ImageFile]) -> str:
-    """The message with the file's name for "images[k]", which says nothing to who gave a folder."""
+    """The message with the file's name for "images[k]", which says nothing to somebody who gave a folder."""
     text = str(error)
     place = re.match(r"images\[(\d+)\] ", text)
     if place is None:

@@ -10,8 +10,6 @@ from typing import Any
 from knnpress.cli.options import add_command, add_groups_to_recenter, add_image_options, add_run_options
 from knnpress.cli.output import check_apart, print_facts, print_table
 
-__all__ = ["add_parser", "run"]
-
 _COLUMNS = ("item", "prediction", "probability")
 
 

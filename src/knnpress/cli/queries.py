@@ -21,8 +21,6 @@ from knnpress.model_file import load
 from knnpress.names import POINT_FILES
 from knnpress.typing import Array, Labels
 
-__all__ = ["Queries", "load_model", "open_model", "read_points", "read_queries"]
-
 
 @dataclass(frozen=True)
 class Queries:
@@ -35,7 +33,7 @@ class Queries:
 
 
 def load_model(path: Path) -> Any:
-    """What `knnpress.save` wrote; a folder or points given in its place are told so."""
+    """What `knnpress.save` wrote; says so where a folder or points are given in its place."""
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; give a model, the file that knnpress compress wrote")
     try:

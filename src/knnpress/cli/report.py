@@ -9,8 +9,6 @@ from typing import Any
 from knnpress.cli.options import add_command
 from knnpress.cli.output import check_apart, notice, print_facts
 
-__all__ = ["add_parser", "run"]
-
 _READ = (".json", ".jsonl", ".npz")  # endings of what an experiment writes
 
 

@@ -25,8 +25,6 @@ from knnpress.model_file import save
 from knnpress.names import CONDENSING, LEARNED, METHODS, METRICS
 from knnpress.typing import Array, Labels
 
-__all__ = ["TrainingSet", "fit_and_save", "make_classifier", "read_groups", "read_training_set"]
-
 PARENT_FOLDER = "parent-folder"
 _RATIO = 0.02
 

@@ -10,8 +10,6 @@ from knnpress.cli.options import add_command, add_training_options, count
 from knnpress.cli.output import check_apart, print_facts, print_table
 from knnpress.names import LEARNED
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(commands: Any) -> None:
     """Say what the command takes."""

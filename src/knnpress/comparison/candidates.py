@@ -16,8 +16,6 @@ from knnpress.estimators import SCC, SHC, SNC, PrototypeClassifier
 from knnpress.geometries import JBLD, Geometry, Hellinger, Sinkhorn, SquaredEuclidean, Tangent
 from knnpress.typing import Array
 
-__all__ = ["COLOUR", "GRAY", "KINDS", "Candidate", "Kind", "kind_of", "make_descriptor", "sizes_of"]
-
 Method = Literal["learned", "full", "means"]
 
 

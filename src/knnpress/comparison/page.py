@@ -7,8 +7,6 @@ from typing import Any
 
 from knnpress.html import render
 
-__all__ = ["make_page", "make_table"]
-
 _WORDS = {"", "descriptor", "metric", "model"}
 _WIDTH = 160
 

@@ -13,8 +13,6 @@ from knnpress.comparison.trials import FAR_BEHIND, Points, Trial, Trials, clearl
 from knnpress.files import check_output, replacing
 from knnpress.typing import Labels
 
-__all__ = ["Comparison", "recommend", "table_of"]
-
 _METHODS = {"learned": "learned", "full": "full 1-NN", "means": "class means"}
 
 

@@ -20,8 +20,6 @@ from knnpress.estimators.described import joined
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 
-__all__ = ["compare"]
-
 _LAST = 3  # descriptors that are looked at closely
 _SCREENING, _FIRST = 0.5, 0.65  # shares of the time for a first look at descriptors, and for first folds in all
 _PROBES = 4  # images by which descriptors are timed
@@ -89,7 +87,7 @@ def compare(
     --------
     >>> import knnpress as kp
     >>> data = kp.datasets.load_digits_covariances()
-    >>> found = kp.compare(data.X[:300], data.y[:300], minutes=0.05)
+    >>> found = kp.compare(data.X[:300], data.y[:300], minutes=0.02)
     >>> bool(found.best_.score(data.X[300:], data.y[300:]) > 0.8)
     True
     """

@@ -17,8 +17,6 @@ from knnpress.estimators.described import joined
 from knnpress.learning.selection import HeldOut, is_better, mean_and_standard_error
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["FAR_BEHIND", "Clock", "Points", "Trial", "Trials", "clearly_worse", "error_of", "hopeless"]
-
 FAR_BEHIND = "far behind"
 _HOPELESS = 2.0  # standard errors behind the best at which a candidate is tried no further
 _FEW = 8  # queries by which it is guessed how long all would take

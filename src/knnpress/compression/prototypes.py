@@ -10,8 +10,6 @@ import numpy as np
 from knnpress.geometries.base import Geometry
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["Compressor", "Prototypes"]
-
 
 @dataclass(frozen=True)
 class Prototypes:

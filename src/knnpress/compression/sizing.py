@@ -15,8 +15,6 @@ from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_bett
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["RATIOS", "try_sizes"]
-
 RATIOS = (0.02, 0.04, 0.08, 0.16, 0.32)
 
 
@@ -54,8 +52,8 @@ def try_sizes(
         smoothing=constraints.default.smoothing,
         vote="nearest",
     )
-    tried: list[HeldOutResult] = []
-    for m in sizes:
+
+    def held_out(m: int) -> HeldOutResult:
         result = HeldOutResult(DEFAULT)
         for kept, out in folds:
             found = plain.compress(
@@ -72,12 +70,14 @@ def try_sizes(
             D = _distances(found, X[out], n_jobs)
             points = HeldOut(y[out], weight[out], out if groups is None else groups[out])
             result.add(*ByClass.of(found.labels, n_classes).scores(D, found.gamma or 1.0), points)
-        tried.append(result)
-        if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
+        return result
+
+    tried, best = [held_out(sizes[0])], 0
+    for m in sizes[1:]:
+        tried.append(held_out(m))
+        if not _is_worth_it(tried[-2], tried[-1], noise):
             break
-    best = len(tried) - 1
-    if len(tried) > 1 and not _is_worth_it(tried[-2], tried[-1], noise):
-        best -= 1
+        best += 1
     return [
         {"n_prototypes": m, **result.summary("soft", noise), "chosen": k == best}
         for k, (m, result) in enumerate(zip(sizes, tried, strict=False))

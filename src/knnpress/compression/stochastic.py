@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, Literal
 
@@ -26,8 +27,6 @@ from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
 from knnpress.learning.job import Constraints, View
 from knnpress.typing import Array, Callback, Indices, Labels
-
-__all__ = ["StochasticCompression"]
 
 _SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
 _MOST_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
@@ -148,7 +147,7 @@ class StochasticCompression(BaseEstimator):
             learned, geometry, vectors = self._learn(
                 rows, geometry, may_learn_in_quick, m, constraints, seed, groups, n_jobs, callback
             )
-        if learned.reason == "max_iter" and _falls_still(learned.loss_curve):
+        if learned.reason == "max_iter" and _still_falls(learned.loss_curve):
             warn_user(
                 f"the loss was still falling after max_iter={self._max_iter()} iterations; raise max_iter",
                 ConvergenceWarning,
@@ -224,18 +223,12 @@ class StochasticCompression(BaseEstimator):
             assert isinstance(geometry, EmbeddedGeometry)
             view = embedded(geometry)
 
-        def about() -> dict[str, str]:
-            X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else fingerprint(rows, blocks)
-            data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
-            params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
-            drawn = {"random_state": f"one that draws {seed}"}
-            asked = {
-                "geometry": geometry,
-                "may_learn_in_quick": may_learn_in_quick,
-                "allow_one_per_class": constraints.allow_one_per_class,
-            }
-            return {**drawn, **describe_all({**data, **asked, **params})}
-
+        asked = {
+            "geometry": geometry,
+            "may_learn_in_quick": may_learn_in_quick,
+            "allow_one_per_class": constraints.allow_one_per_class,
+        }
+        about = partial(self._about, rows, blocks, groups, m, seed, asked)
         with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
             learned = learn(
                 view,
@@ -252,6 +245,16 @@ class StochasticCompression(BaseEstimator):
         if embedding is None:
             return learned, geometry, None
         return learned, embedding.geometry, embedding.to_vectors(learned.points)
+
+    def _about(
+        self, rows: Rows, blocks: Sequence[slice], groups: Array | None, m: int, seed: int, asked: dict[str, Any]
+    ) -> dict[str, str]:
+        """What makes a fit this one and no other, for its checkpoint."""
+        X = rows.X if isinstance(rows, LocalRows) and isinstance(rows.X, np.ndarray) else fingerprint(rows, blocks)
+        data = {"X": X, "y": rows.y, "sample_weight": rows.weight, "groups": groups, "n_prototypes": m}
+        params = {name: value for name, value in self.get_params(deep=False).items() if name != "checkpoint"}
+        drawn = {"random_state": f"one that draws {seed}"}
+        return {**drawn, **describe_all({**data, **asked, **params})}
 
     def _maker(
         self, geometry: SmoothGeometry, quotas: Literal["size", "need"], seed: int, n_jobs: int | None
@@ -288,7 +291,7 @@ class StochasticCompression(BaseEstimator):
         )
 
     def descent(self, seed: int) -> DescentOptions:
-        """How to go down, whatever the setting."""
+        """Options of the descent, whatever the setting."""
         return DescentOptions(
             optimizer=self.optimizer,
             max_iter=self._max_iter(),
@@ -313,7 +316,7 @@ class StochasticCompression(BaseEstimator):
         if self.init is not None or self.chart == "paper":
             fixed["start"] = "given"
         elif len(fixed) == 3 and self.vote != "auto":
-            fixed["start"] = "centroids"  # who says all that wants one plain descent
+            fixed["start"] = "centroids"  # everything is given: one plain descent
         return Constraints(
             settings=fixed,
             gamma=None if isinstance(self.gamma, str) else float(self.gamma),
@@ -325,7 +328,7 @@ class StochasticCompression(BaseEstimator):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
         if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(
-                f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' has not; use "
+                f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' does not have; use "
                 "optimizer='descent', or learn on value='divergence' or 'dual'"
             )
         if self.batch_size is not None and self.optimizer not in ("auto", "adam"):
@@ -381,7 +384,7 @@ class Embedding:
         return inside if self.basis is None else inside @ self.basis.T
 
 
-def _falls_still(curve: list[float]) -> bool:
+def _still_falls(curve: list[float]) -> bool:
     """Whether the last tenth of a descent took off more than a hundredth of what all of it did."""
     tenth = max(1, len(curve) // 10)
     return len(curve) > 1 and curve[-1 - tenth] - curve[-1] > 0.01 * (curve[0] - curve[-1])
@@ -427,8 +430,7 @@ def _in_reproducible_order(
 def _numbered(groups: Array) -> Array:
     """Groups by number, in the order of their first points: folds know nothing of their names."""
     _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
-    numbered: Array = np.argsort(np.argsort(first))[codes]
-    return numbered
+    return np.argsort(np.argsort(first))[codes]
 
 
 def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:

@@ -22,8 +22,6 @@ from knnpress.learning.fingerprint import changes, describe
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["Tuning", "tune"]
-
 #: From a trial of Optuna to the parameters that it tries
 Suggest = Callable[[Any], dict[str, Any]]
 Space = Mapping[str, list[Any] | tuple[Any, ...]] | Suggest
@@ -168,7 +166,7 @@ def _with_parameters(estimator: BaseEstimator, values: Mapping[str, Any]) -> Bas
 
 
 def _own(name: str) -> str:
-    """What the step to which a parameter belongs calls it."""
+    """The name of a parameter within the step that it belongs to."""
     return name.rpartition("__")[2]
 
 
@@ -180,12 +178,12 @@ def _check_settings(estimator: BaseEstimator, space: Space | None, n_trials: int
         raise ValueError(f"criterion is {criterion!r}; choose 'held-out' or 'training'")
     name, params = type(estimator).__name__, estimator.get_params()
     if space is None and not {"gamma", "prior", "smoothing"} <= params.keys():
-        raise ValueError(f"{name} is no learned model, so its space is not known; give `space`")
+        raise ValueError(f"{name} is not a learned model, so it has no usual space; give `space`")
     if not isinstance(space, Mapping):
         return
     for parameter, values in space.items():
         if parameter not in params:
-            raise ValueError(f"space names {parameter!r}, which {name} has not; it has {', '.join(params)}")
+            raise ValueError(f"space names {parameter!r}, which {name} does not have; it has {', '.join(params)}")
         if not (isinstance(values, list) and values) and not _is_range(values):
             raise ValueError(
                 f"space[{parameter!r}] is {values!r}; give a list of choices, (low, high), or (low, high, 'log')"
@@ -235,7 +233,7 @@ def _open(optuna: Any, path: str | os.PathLike[str] | None) -> Iterator[Any]:
 
 
 def _agree(study: Any, about: dict[str, str], random_state: Any, path: Any) -> int:
-    """The seed of the search; refuses a study that is of another one."""
+    """The seed of the search; refuses a study of another search."""
     known = study.user_attrs
     if _finished(study):
         now = about | ({"random_state": str(random_state)} if isinstance(random_state, Integral) else {})
@@ -320,7 +318,7 @@ def _search(
     while (n := len(_finished(study))) < n_trials:
         if n > 0 and timeout is not None and time.monotonic() - begin > timeout:
             return
-        # seeded anew for each trial, so that a search that was broken off goes on as if it had not been
+        # seeded again for each trial, so that a search that was broken off goes on as if it had not been
         trial_seed = int(np.random.SeedSequence([seed, n]).generate_state(1)[0])
         study.sampler = optuna.samplers.TPESampler(seed=trial_seed, constant_liar=False)
         trial, start, value, failure = study.ask(), time.monotonic(), np.nan, None

@@ -11,8 +11,6 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Dataset", "ImageDataset", "Splits"]
-
 #: Rows to train on and rows to test on, as many times as suggested; goes where scikit-learn takes `cv`.
 Splits: TypeAlias = tuple[tuple[Indices, Indices], ...]
 
@@ -35,7 +33,7 @@ class Dataset:
     groups : mapping of str to ndarray of shape (n,)
         What else is known of each point, e.g. which object it shows.
     splits : tuple of (train, test) rows
-        How the data are usually divided; empty where there is no usage.
+        How the data are usually divided; empty where there is no usual way.
     """
 
     X: Any
@@ -63,7 +61,7 @@ class ImageDataset:
     groups : mapping of str to ndarray of shape (n,)
         What else is known of each image, e.g. which object it shows.
     splits : tuple of (train, test) rows
-        How the data are usually divided; empty where there is no usage.
+        How the data are usually divided; empty where there is no usual way.
     """
 
     images: Sequence[Any] | Array

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from scipy.ndimage import gaussian_filter, zoom
 from sklearn.datasets import load_digits
 
 from knnpress.datasets.dataset import Dataset
 from knnpress.typing import Array
-
-__all__ = ["load_digits_covariances", "load_digits_histograms"]
 
 _CITATION = "Alpaydin, Kaynak. Optical recognition of handwritten digits. UCI Machine Learning Repository, 1998."
 _NAMES = tuple("0123456789")
@@ -22,6 +22,11 @@ def load_digits_covariances() -> Dataset:
     Eleven features at each pixel of the digit enlarged three times (24 x 24, cubic): x, y, the intensity I, its first
     and second derivatives (Gaussian, of one pixel's width), the gradient's magnitude, x I and y I.
     """
+    return Dataset(_covariances().copy(), load_digits().target.astype(np.intp), _NAMES, _CITATION)
+
+
+@cache
+def _covariances() -> Array:
     digits = load_digits()
     images = zoom(digits.images / 16.0, (1, _ENLARGE, _ENLARGE), order=3, mode="nearest")
 
@@ -35,8 +40,7 @@ def load_digits_covariances() -> Dataset:
     flat = features.reshape(*features.shape[:2], -1)
     flat = flat - flat.mean(axis=2, keepdims=True)
     covariances = flat @ flat.transpose(0, 2, 1) / (flat.shape[2] - 1)
-    X = 0.5 * (covariances + covariances.transpose(0, 2, 1))
-    return Dataset(X, digits.target.astype(np.intp), _NAMES, _CITATION)
+    return 0.5 * (covariances + covariances.transpose(0, 2, 1))
 
 
 def load_digits_histograms() -> Dataset:

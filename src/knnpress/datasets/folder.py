@@ -1,4 +1,4 @@
-"""A folder of images, a class a sub-folder."""
+"""A folder of images, with a sub-folder for each class."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import numpy as np
 
 from knnpress.datasets.dataset import ImageDataset, encode
 from knnpress.descriptors.images import ImageFile
-
-__all__ = ["FoundImage", "find_images", "images_below", "is_image_file", "load_image_folder", "match_images"]
 
 #: A folder laid out like the images', or a function from an image's path to that of what belongs to it.
 Companion: TypeAlias = str | os.PathLike[str] | Callable[[Path], str | os.PathLike[str]]
@@ -139,10 +137,10 @@ def load_image_folder(
     masks: Companion | None = None,
     depth: Companion | None = None,
 ) -> ImageDataset:
-    """Images of a folder with a sub-folder a class, however deep below it.
+    """Images of a folder with a sub-folder for each class, at any depth below it.
 
-    Files are read when a descriptor needs them, so a folder may be larger than memory; one that is no image is named
-    there.
+    Files are read when a descriptor needs them, so a folder may be larger than memory; a file that is not an image is
+    reported then.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Research data sets read from a folder of local copies; none ships with the package.
 
-A set is one file, `<name>.npz` with plain arrays or `<name>.zip` with images and an `index.csv` (a row an image: its
-file, class, label and groups). Zip archives are read in memory, never extracted.
+A set is one file, `<name>.npz` with plain arrays or `<name>.zip` with images and an `index.csv` (a row per image:
+its file, class, label and groups). Zip archives are read in memory, never extracted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from knnpress.datasets.dataset import Dataset, ImageDataset, half_splits, held_o
 from knnpress.descriptors.images import decode, with_mask
 from knnpress.files import read_npz
 from knnpress.typing import Array, Indices
-
-__all__ = ["load_coil20", "load_eth80", "load_fpha", "load_kth_tips2b", "load_kylberg", "load_mpeg7", "load_scene15"]
 
 _VARIABLE = "KNNPRESS_DATA"
 
@@ -108,7 +106,7 @@ def load_coil20(data_dir: str | os.PathLike[str] | None = None) -> ImageDataset:
 def load_kylberg(data_dir: str | os.PathLike[str] | None = None) -> ImageDataset:
     """Kylberg's textures, 28 surfaces, gray, `images` of shape (4480, 115, 115).
 
-    Groups: sample (the piece of the surface, 4 a class), patch. Splits: five halves. `data_dir`: the folder of
+    Groups: sample (the piece of the surface, 4 per class), patch. Splits: five halves. `data_dir`: the folder of
     kylberg_115.npz; None: that of the environment variable KNNPRESS_DATA.
     """
     arrays = _arrays(_KYLBERG, data_dir)
@@ -164,7 +162,7 @@ def load_eth80(data_dir: str | os.PathLike[str] | None = None) -> ImageDataset:
 def load_scene15(data_dir: str | os.PathLike[str] | None = None) -> ImageDataset:
     """Scene-15: 15 indoor and outdoor scenes, gray, `images` a list of 4485 arrays (h, w), the longer side 120.
 
-    18 pairs of images are equal in the original. Groups: number. Splits: one, of 100 images a class to train on.
+    18 pairs of images are equal in the original. Groups: number. Splits: one, of 100 images per class to train on.
     `data_dir`: the folder of scene15_120.zip; None: that of the environment variable KNNPRESS_DATA.
     """
     images, y, names, columns = _zipped(_SCENE15, data_dir)
@@ -176,7 +174,7 @@ def load_scene15(data_dir: str | os.PathLike[str] | None = None) -> ImageDataset
 def load_kth_tips2b(data_dir: str | os.PathLike[str] | None = None) -> ImageDataset:
     """KTH-TIPS2-b, 6 of its 11 materials, `images` of shape (2591, 64, 64, 3).
 
-    Groups: sample (the piece of the material, 4 a class). Splits: each sample held out once. `data_dir`: the folder
+    Groups: sample (the piece of the material, 4 per class). Splits: each sample held out once. `data_dir`: the folder
     of kth_tips2b_6class_64.zip; None: that of the environment variable KNNPRESS_DATA.
     """
     images, y, names, columns = _zipped(_KTH, data_dir)

@@ -14,8 +14,6 @@ from typing import Any
 
 from knnpress.files import check_unpacked, most_unpacked
 
-__all__ = ["read_mat"]
-
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15  # kinds of elements
 _SPARSE = 5  # the class of matrices whose dimensions are no matter of bytes

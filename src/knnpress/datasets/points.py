@@ -19,8 +19,6 @@ from knnpress.datasets.stored import is_zarr, read_zarr
 from knnpress.files import check_room, read_npy, read_npz
 from knnpress.typing import Array, Labels
 
-__all__ = ["load_groups", "load_points", "load_unlabelled"]
-
 _POINTS = ("X", "points", "covariances", "histograms", "x", "data")
 _LABELS = ("y", "labels", "label", "class", "classes", "Y", "target")
 _COST = ("ground_cost", "M", "cost")
@@ -40,7 +38,7 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
 
         For X also points, covariances, histograms or data; for y also labels, class or target.
     labels : path or None
-        CSV with a label a row, in the column label, class or y, or else the last. None: for ``.npy`` the file of the
+        CSV with a label per row, in the column label, class or y, or else the last. None: for ``.npy`` the file of the
         same name that ends in .csv; else from `path` itself.
 
     Returns
@@ -277,7 +275,7 @@ def _read_labels(path: Path, n: int) -> Array:
     header = rows[0] if len(rows) == n + 1 else []
     rows = rows[1:] if header else rows
     if len(rows) != n:
-        raise ValueError(f"{path} holds {len(rows)} labels for {n} points; give one a row")
+        raise ValueError(f"{path} holds {len(rows)} labels for {n} points; give one per row")
     column = next((header.index(name) for name in _LABELS if name in header), -1)
     short = next((k for k, row in enumerate(rows) if len(row) <= column), None)
     if short is not None:

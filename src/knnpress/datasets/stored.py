@@ -13,8 +13,6 @@ from knnpress.datasets.dataset import Dataset, encode
 from knnpress.files import check_unpacked
 from knnpress.typing import Array
 
-__all__ = ["is_zarr", "open_zarr", "read_zarr"]
-
 #: What may stand between the bytes of a store and its numbers; "pickle" may not
 _CODECS = {
     *("bytes", "transpose", "sharding_indexed", "crc32c", "vlen-utf8", "fixed_length_utf32", "scale_offset"),
@@ -64,7 +62,7 @@ def read_zarr(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _names(group: Any, path: str | os.PathLike[str]) -> list[str]:
-    """The arrays of a group; of what is no group, none."""
+    """The names of a group's arrays; none where it is not a group."""
     try:
         return sorted(group.array_keys()) if hasattr(group, "array_keys") else []
     except Exception as error:  # the readers raise many kinds

@@ -9,8 +9,6 @@ import numpy as np
 from knnpress.datasets.dataset import Dataset
 from knnpress.typing import Array
 
-__all__ = ["make_wishart_classes"]
-
 _ROWS = 1024  # drawn together; a block depends on the seed and its number alone
 
 
@@ -80,5 +78,4 @@ def _factors(rng: np.random.Generator, count: int, d: int, spread: float) -> Arr
     """Symmetric square roots of the scale of each mode: exponentials of random symmetric matrices, (count, d, d)."""
     S = spread * rng.normal(size=(count, d, d)) / np.sqrt(2.0)
     values, vectors = np.linalg.eigh((S + S.transpose(0, 2, 1)) / 2.0)
-    factors: Array = (vectors * np.exp(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return factors
+    return (vectors * np.exp(values)[:, None, :]) @ vectors.transpose(0, 2, 1)

@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from knnpress.descriptors.images import Images, Picture, map_images, require
 from knnpress.typing import Array
 
-__all__ = ["ColorHistogram", "GridHistogram"]
-
 
 class ColorHistogram(TransformerMixin, BaseEstimator):
     """An image as the histogram of its colours, (n, n_bins^3).

@@ -16,8 +16,6 @@ from knnpress.descriptors.images import Images, Picture, image_name, map_images
 from knnpress.exceptions import InvalidPointError
 from knnpress.typing import Array, Indices
 
-__all__ = ["RegionCovariance"]
-
 _FLOOR = 1e-2  # of the largest variance: what a constant feature is taken to have
 _EPS = float(np.finfo(np.float64).eps)
 

@@ -16,8 +16,6 @@ from knnpress.clouds import Clouds
 from knnpress.exceptions import InvalidPointError
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["WordClouds"]
-
 _QUOTED = 40  # letters of a text that a message quotes
 
 

@@ -32,8 +32,6 @@ from scipy import fft, ndimage
 from knnpress.descriptors.images import Layout, Picture, require
 from knnpress.typing import Array
 
-__all__ = ["FEATURES", "FeatureSet", "as_features", "pixel_rows"]
-
 _WAVELENGTHS = 4.0 * 2.0 ** (np.arange(5) / 2)  # of Gabor filters, in pixels
 _GABOR_WIDTH = 0.56  # sigma over wavelength: an octave
 _CELL = 4  # side of a SIFT cell, in pixels
@@ -70,9 +68,9 @@ def derivative(image: Array, sigma: float, x: int = 0, y: int = 0) -> Array:
     return cv2.sepFilter2D(image, cv2.CV_32F, *kernels, borderType=cv2.BORDER_REFLECT)
 
 
-def derivatives(image: Array, sigma: float = 1.0) -> list[Array]:
-    """dx, dy, dxx, dyy, dxy at one scale."""
-    return [derivative(image, sigma, *order) for order in [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1)]]
+def derivatives(image: Array) -> list[Array]:
+    """dx, dy, dxx, dyy, dxy at a scale of one pixel."""
+    return [derivative(image, 1.0, *order) for order in [(1, 0), (0, 1), (2, 0), (0, 2), (1, 1)]]
 
 
 def coordinates(shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -239,5 +237,4 @@ def pixel_rows(features: FeatureSet, picture: Picture, step: int = 1) -> Array:
     inside = np.ones(planes.shape[1:], dtype=bool) if picture.mask is None else picture.mask[::step, ::step]
     if features.layout == "raw":
         inside = inside & ~np.isnan(planes).any(axis=0)
-    rows: Array = planes[:, inside].astype(np.float64)
-    return rows
+    return planes[:, inside].astype(np.float64)

@@ -14,8 +14,6 @@ import numpy as np
 from knnpress.execution.threads import map_blocks
 from knnpress.typing import Array
 
-__all__ = ["ImageFile", "Images", "Picture", "are_gray", "check_images", "map_images", "require"]
-
 #: A sequence of arrays (h, w[, c]), files or paths, of any sizes; or one array (n, h, w[, c]).
 Images: TypeAlias = Sequence[Any] | Array
 #: What the channel after gray or RGB means: opacity, depth, or nothing known (pixels are then left as they are).
@@ -134,7 +132,7 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
 
 
 class _TooLarge(ValueError):
-    """Not Pillow's word, but ours."""
+    """Too many pixels: raised as it is, not as one more unreadable image."""
 
 
 def with_mask(pixels: Array, mask: Array) -> Array:
@@ -199,7 +197,7 @@ class Picture:
 
 
 def as_picture(image: Any, layout: Layout, mask: Any = None, max_side: int | None = None) -> Picture:
-    """Decode one image; the ValueError of a bad one begins with the verb, for its name to go before."""
+    """Decode one image; the ValueError of a bad one begins with a verb, and its name is put before that."""
     side = max_side if mask is None and layout != "raw" else None
     if isinstance(image, ImageFile):
         pixels = image.read(side)

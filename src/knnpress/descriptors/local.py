@@ -16,8 +16,6 @@ from knnpress.descriptors.shape import edge_points
 from knnpress.geometries.clouds import k_means
 from knnpress.typing import Array
 
-__all__ = ["ContourPoints", "LocalFeatures"]
-
 _SAMPLE = 200_000  # local features that their spread is measured by
 
 
@@ -25,7 +23,7 @@ class LocalFeatures(TransformerMixin, BaseEstimator):
     r"""An image as the cloud of its local features, with or without where they are: `knnpress.Clouds`.
 
     Features are divided by their standard deviation in the training images, and by the root of how many there are; so
-    are the coordinates. Squared distances then count what is seen and where it is alike.
+    are the coordinates. In squared distances, what is seen and where it is then count alike.
 
     Parameters
     ----------

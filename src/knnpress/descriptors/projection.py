@@ -16,8 +16,6 @@ from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.spd import LogEuclidean, check_spd
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["SPDProjection"]
-
 #: Projected matrices (n, r, r) to a loss and its derivative in each of them.
 Loss: TypeAlias = Callable[[Array], tuple[float, Array]]
 #: Rows i and j, (p,) each, to the distances of those pairs, (p,), and their derivatives in the first, (p, r, r).
@@ -57,7 +55,7 @@ class SPDProjection(TransformerMixin, BaseEstimator):
     components_ : ndarray of shape (d, n_dims)
         U; orthonormal columns.
     loss_ : float
-        What was reached, a matrix.
+        The loss that was reached, per matrix.
     n_iter_ : int
 
     References
@@ -246,7 +244,7 @@ def projected_loss(X: Array, loss: Loss) -> Callable[[Array], tuple[float, Array
 
 
 def _descend(X: Array, loss: Loss, start: Array, max_iter: int) -> tuple[Array, float, int]:
-    """Minimise over subspaces from a start; U, the loss a matrix, and the steps taken."""
+    """Minimise over subspaces from a start; U, the loss per matrix, and the steps taken."""
     pymanopt = require("pymanopt")
     manifold = pymanopt.manifolds.Grassmann(*start.shape)
     evaluate = _remember_last(projected_loss(X, loss))

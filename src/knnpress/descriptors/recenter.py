@@ -16,8 +16,6 @@ from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean, check_spd
 from knnpress.geometries.spectral import eigh, matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 
-__all__ = ["Recenter"]
-
 _METRICS: dict[str, type[AIRM | JBLD | LogEuclidean]] = {"airm": AIRM, "logdet": JBLD, "logeuclid": LogEuclidean}
 _STEPS, _TOL = 100, 1e-8  # of means; each step of AIRM takes off more than nine tenths of what is left
 _HOW = (
@@ -298,8 +296,7 @@ class Recenter(TransformerMixin, BaseEstimator):
                 f"{len(names)} groups lack some class; a balanced mean needs all of them. Leave such groups out, "
                 "or use balanced=False"
             )
-        weights: Array = 1.0 / counts[member, codes]
-        return weights
+        return 1.0 / counts[member, codes]
 
     def _means(self, X: Array, member: Indices, n_groups: int, weights: Array | None) -> Array:
         """The mean of each group, (g, d, d)."""
@@ -328,7 +325,7 @@ class Recenter(TransformerMixin, BaseEstimator):
         return half @ half.transpose(0, 2, 1)
 
     def _moves(self, means: Array, counts: Array) -> Array:
-        """The matrices A of groups with such means of so many matrices, (g, d, d): X goes to A X A'."""
+        """The matrix A of each group, (g, d, d), by its mean and what that is the mean of: X goes to A X A'."""
         if self.shrinkage:
             means = self._between(means, self.mean_, self.shrinkage / (counts + self.shrinkage))
         roots = matrix_inverse_sqrt(means, self.n_jobs)

@@ -12,8 +12,6 @@ from knnpress.descriptors.features import derivative, magnitude
 from knnpress.descriptors.images import Images, Picture, map_images
 from knnpress.typing import Array
 
-__all__ = ["ShapeContext"]
-
 _RADII = {"centroid": (0.2, 1.6), "pairs": (0.0625, 2.0)}  # span of the rings, in units of the mean distance
 _PAIRED = 300  # points of which all pairs are taken
 _FAINT = 0.01  # of the strongest gradient: what is weaker is no edge

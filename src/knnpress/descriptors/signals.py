@@ -22,8 +22,6 @@ from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.base import as_real_array
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = ["SignalCovariance"]
-
 _SHAPE = "(n_signals, channels, times)"
 _FLAT = 1e-12  # standard deviation, as a share of the mean, of a channel that says nothing
 _ORDER = 4  # of the Butterworth filters

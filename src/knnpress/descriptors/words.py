@@ -15,8 +15,6 @@ from knnpress.descriptors.features import as_features, pixel_rows
 from knnpress.descriptors.images import Images, Picture, check_images, map_images
 from knnpress.typing import Array
 
-__all__ = ["BagOfWords"]
-
 _VOCABULARY_SAMPLE = 200_000  # local features that the vocabulary is made from
 
 

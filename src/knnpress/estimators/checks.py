@@ -22,21 +22,6 @@ from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = [
-    "as_generator",
-    "check_gamma",
-    "check_groups",
-    "check_labels",
-    "check_n_neighbors",
-    "check_sample_weight",
-    "check_training_set",
-    "is_large",
-    "present",
-    "remember_features",
-    "resolve_n_prototypes",
-]
-
-
 _MOST_PROTOTYPES = 2**31
 _told: set[tuple[float, int]] = set()  # shares and numbers of classes of which a notice was given
 _WEIGHT = 1e-100, 1e100
@@ -84,7 +69,7 @@ def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> 
 
 
 def check_gamma(gamma: float | str | None) -> None:
-    """Refuse a number whose square is none; what words mean is for others to say."""
+    """Refuse a number whose square leaves the range of doubles; words are checked elsewhere."""
     if not isinstance(gamma, Real) or isinstance(gamma, bool):
         return
     # a number of single precision would be compared in that, in which the limits overflow
@@ -140,7 +125,7 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
 
 
 def _without_mask(y: Any) -> Any:
-    """Whole numbers and truth values of pandas that may be missing, as such: as floats, large ones would be merged."""
+    """Nullable integers and booleans of pandas as plain ones: as floats, large ones would be merged."""
     plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if plain is None or plain.kind not in "iub" or not hasattr(y, "isna"):
         return y

@@ -16,8 +16,6 @@ from knnpress.model_file import save
 from knnpress.names import DESCRIPTORS, descriptor_class, same_name
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = ["DescriptorClassifier", "as_described", "joined"]
-
 
 class DescriptorClassifier(ClassifierMixin, BaseEstimator):
     """Describe images or signals, then classify the points.
@@ -125,12 +123,12 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         return self.classifier_.predict(points, **how)
 
     def outlier_score(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
-        """How strange images or signals are, (n,), by a classifier that knows, such as `SCC`."""
+        """How strange images or signals are, (n,), by a classifier that can tell, such as `SCC`."""
         points = self.describe(X, groups=groups)
         return self.classifier_.outlier_score(points)
 
     def score_samples(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
-        """Log-density of images or signals, (n,), by a classifier that knows, such as `SCC`."""
+        """Log-density of images or signals, (n,), by a classifier that can tell, such as `SCC`."""
         points = self.describe(X, groups=groups)
         return self.classifier_.score_samples(points)
 

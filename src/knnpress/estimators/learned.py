@@ -45,8 +45,6 @@ from knnpress.learning.selection import DEFAULT
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["LearnedModel", "documented", "paper_settings"]
-
 Model = TypeVar("Model", bound="LearnedModel")
 
 _TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
@@ -302,7 +300,7 @@ class LearnedModel(PrototypeModel):
 
     def _levels(self, X: ArrayLike, y: Labels, weight: Array | None = None) -> Array:
         near = nearest_of_class(self._distances(X), self._codes(), len(self.classes_))
-        if weight is not None:  # a class of absent points is none of ours
+        if weight is not None:  # a class whose points are all absent does not count
             near, y, weight = near[weight > 0], y[weight > 0], weight[weight > 0]
         codes = np.searchsorted(self.classes_, y)
         return class_levels(near[np.arange(len(near)), codes], codes, len(self.classes_), weight)
@@ -431,8 +429,7 @@ class LearnedModel(PrototypeModel):
         if is_dask(X) or is_large(X):
             return self._by_chunk("score_samples", X)
         logits = -(getattr(self, "gamma_", 1.0) ** 2) * self._distances(X)
-        density: Array = logsumexp(logits, axis=1) - np.log(logits.shape[1])
-        return density
+        return logsumexp(logits, axis=1) - np.log(logits.shape[1])
 
     def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""

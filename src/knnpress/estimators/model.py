@@ -39,9 +39,6 @@ from knnpress.neighbors import nearest, vote
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["PrototypeModel", "combine_callbacks"]
-
-
 _LEAST_SHARE = 1e-300  # whose logarithm is finite
 _TIE_BREAK = 1e-12
 
@@ -50,7 +47,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     """Prediction from prototypes, whichever way they were made; subclasses say how."""
 
     _learns = False  # learning needs something to tell apart
-    _may_choose = False  # whether the geometry may be another that is alike
+    _may_choose = False  # whether prototypes may be learned in a similar geometry
 
     # set by the subclasses' __init__
     n_neighbors: int

@@ -11,8 +11,6 @@ from knnpress.clouds import Clouds
 from knnpress.pictures import correlation, heat, image_tag
 from knnpress.typing import Array
 
-__all__ = ["held_out_error", "model_summary", "prototype_bytes"]
-
 _SHOWN = 20  # prototypes; more would fill the notebook
 
 

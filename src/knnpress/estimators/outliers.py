@@ -11,17 +11,6 @@ from knnpress.execution.stored import is_dask
 from knnpress.execution.threads import row_blocks
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = [
-    "LEVELS",
-    "average_levels",
-    "check_reject",
-    "class_levels",
-    "nearest_of_class",
-    "outlier_scores",
-    "rejecting",
-    "some_rows",
-]
-
 #: Shares of the training points of a class that are nearer than a level of ``distance_levels_``; dense where points
 #: are rejected
 LEVELS = np.array(
@@ -84,12 +73,11 @@ def outlier_scores(near: Array, levels: Array) -> Array:
         # of levels at one distance the lowest: a few points are not nearer than the farthest of them
         steps, first = np.unique(levels[c], return_index=True)
         scores[:, c] = np.where(beyond, near[:, c] / farthest, np.interp(near[:, c], steps, LEVELS[first]))
-    least: Array = scores.min(axis=1)
-    return least
+    return scores.min(axis=1)
 
 
 def check_reject(reject: Any) -> float:
-    """Refuse what is no share."""
+    """Refuse what is not a share."""
     if not isinstance(reject, Real) or isinstance(reject, bool) or not 0 <= float(reject) < 1:
         raise ValueError(
             f"reject is {reject!r}; give the share of the training points of a class that may be refused, e.g. 0.05"

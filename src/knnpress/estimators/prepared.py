@@ -14,8 +14,6 @@ from knnpress.geometries import EmbeddedGeometry, Geometry, SquaredEuclidean
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array
 
-__all__ = ["Prepared", "prepared"]
-
 _PLAIN = (type(None), bool, int, float, str, np.generic)
 
 
@@ -65,7 +63,7 @@ def prepared(model: Any, geometry: Geometry) -> Prepared:
 def _distances(geometry: Geometry, prototypes: Array, vectors: Array | None) -> Callable[[Array], Array]:
     if vectors is None:
         return geometry.distances_to(prototypes)
-    embedded = cast(EmbeddedGeometry, geometry)  # to ask would take as long as to answer
+    embedded = cast(EmbeddedGeometry, geometry)  # isinstance would take as long as the query
     between = SquaredEuclidean().distances_to(vectors)
     return lambda X: between(embedded.embed(X, 1))
 

@@ -13,8 +13,6 @@ from knnpress.estimators.model import PrototypeModel
 from knnpress.geometries import Geometry, as_geometry
 from knnpress.typing import Array, ArrayLike, Labels
 
-__all__ = ["PrototypeClassifier", "PrototypeSampler"]
-
 
 class PrototypeClassifier(PrototypeModel):
     """Nearest-prototype classification under any geometry, with any compressor.

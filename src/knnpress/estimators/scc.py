@@ -15,8 +15,6 @@ from knnpress.geometries import JBLD, Geometry, LogEuclidean, Tangent
 from knnpress.geometries.relevance import channel_shares, pair_shares
 from knnpress.typing import Array, ArrayLike, Callback, Indices
 
-__all__ = ["SCC", "Explanation"]
-
 _METRICS: dict[str, Any] = {"auto": JBLD, "jbld": JBLD, "tangent": Tangent, "logeuclid": LogEuclidean}
 
 
@@ -158,8 +156,7 @@ class SCC(LearnedModel):
         points, rivals = self._rivals(X)
         near, far = (self.prototypes_[rows] for rows in rivals.T)
         total = (channel_shares(points, far) - channel_shares(points, near)).mean(axis=0)
-        relevance: Array = total / max(np.abs(total).sum(), np.finfo(np.float64).tiny)
-        return relevance
+        return total / max(np.abs(total).sum(), np.finfo(np.float64).tiny)
 
     def _rivals(self, X: ArrayLike) -> tuple[Array, Indices]:
         """Checked points, and the nearest prototypes of the two likeliest classes, (n, 2)."""

@@ -13,8 +13,6 @@ from knnpress.estimators.learned import LearnedModel, documented, paper_settings
 from knnpress.geometries import Geometry, Hellinger, Sinkhorn
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-__all__ = ["SHC"]
-
 
 @documented
 class SHC(LearnedModel):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from knnpress.estimators.learned import LearnedModel, documented
 from knnpress.geometries import Geometry, SquaredEuclidean
 
-__all__ = ["SNC"]
-
 
 @documented
 class SNC(LearnedModel):

@@ -15,8 +15,6 @@ from knnpress.geometries.clouds import as_clouds
 from knnpress.learning.selection import DEFAULT
 from knnpress.typing import ArrayLike, Callback, Indices, Labels
 
-__all__ = ["SWC"]
-
 _MANY = 2000  # clouds from which they are taken batch by batch
 _BATCH = 256
 

@@ -21,8 +21,6 @@ from knnpress.execution.stored import StoredPoints, check_block, compose, stored
 from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["ClusterPoints", "ClusterRows", "as_points", "connect", "lazily"]
-
 _POLL_SECONDS = 2.0  # between two looks at whether the cluster is still there
 _MOST_SECONDS_ALONE = 60.0  # that it may be without workers
 
@@ -33,7 +31,7 @@ _CLUSTER_LOST = (
 
 #: On a worker: the memories of its blocks, by token, one for each training set that is being learned
 _memories: dict[str, Memory] = {}
-_MOST_MEMORIES = 4  # above it the oldest are dropped: their owners ended without a word
+_MOST_MEMORIES = 4  # above it the oldest are dropped: their fits ended without freeing them
 
 _CHUNKS_PER_THREAD = 4  # of the cluster, so that none waits long for another
 _CHUNKS_PER_SUM = 16  # whose results are added by one task
@@ -313,7 +311,7 @@ def _map_chunk(
             _memories.pop(next(iter(_memories)))
         memories = _memories.setdefault(token, Memory(budget))
     function = make_function()
-    points = (np.require(points[0], requirements="A"), *points[1:])  # frames of a message begin anywhere
+    points = (np.require(points[0], requirements="A"), *points[1:])  # a message's frames may begin at any address
 
     def on_block(rows: slice) -> Any:
         within = slice(rows.start - start, rows.stop - start)

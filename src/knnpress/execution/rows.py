@@ -19,20 +19,6 @@ from knnpress.clouds import Clouds
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = [
-    "BlockFunction",
-    "BlockFunctionFactory",
-    "LocalRows",
-    "Memory",
-    "Rows",
-    "add_tuples",
-    "as_bytes",
-    "fingerprint",
-    "is_in_memory",
-    "local_rows",
-    "rows_within",
-]
-
 #: From a block's points, labels, weights and memory to a result and the memory for the next call.
 BlockFunction = Callable[[Array, Labels, Array | None, Any], tuple[Any, Any]]
 #: Makes a block function, once for all blocks of a machine. It can be pickled: this is what travels to other machines.
@@ -111,7 +97,7 @@ class Rows(Protocol):
         ...
 
     def transformed(self, function: Callable[[Array], Array]) -> Rows:
-        """The same rows with a function applied to their checked points; blocks are to be cut anew."""
+        """The same rows with a function applied to their checked points; blocks must be cut again."""
         ...
 
     def close(self) -> None:
@@ -140,8 +126,7 @@ class LocalRows:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of all points."""
-        shape: tuple[int, ...] = self.X.shape
-        return shape
+        return self.X.shape
 
     @property
     def in_memory(self) -> bool:
@@ -157,8 +142,7 @@ class LocalRows:
         """The blocks to work in; for batches of stored points, the runs of rows that they are made of."""
         if self.in_memory:
             return row_blocks(self.shape[0], 8 * n_prototypes)
-        blocks: list[slice] = self.X.blocks(n_prototypes, batch_size)
-        return blocks
+        return self.X.blocks(n_prototypes, batch_size)
 
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
         """The points of these rows, in ascending order; all points of all blocks are checked on the way."""

@@ -15,8 +15,6 @@ from knnpress.execution.rows import LocalRows, Rows
 from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, row_blocks
 from knnpress.typing import Array, Labels
 
-__all__ = ["StoredPoints", "check_block", "compose", "is_dask", "is_stored", "stored_blocks"]
-
 _ROWS_PER_READ = 64  # consecutive ones, where a store does not say
 _READS_PER_BATCH = 8  # at least, lest a batch know only one corner of the store
 

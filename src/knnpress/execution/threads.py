@@ -25,17 +25,6 @@ from threadpoolctl import ThreadpoolController
 
 from knnpress import _core
 
-__all__ = [
-    "BLOCK_BYTES",
-    "MEMORY_BYTES",
-    "at_most",
-    "map_blocks",
-    "map_tasks",
-    "one_blas_thread",
-    "resolve_n_jobs",
-    "row_blocks",
-]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

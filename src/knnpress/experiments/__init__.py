@@ -1,6 +1,6 @@
 """The paper's experiments, and your own: a plan, its runs, and their records.
 
-A plan (`load_plan`) says which data, methods, sizes and splits; `run_plan` works it off, one JSON line a run, and goes
+A plan (`load_plan`) says which data, methods, sizes and splits; `run_plan` writes a JSON line for each run, and goes
 on where it stopped. `knnpress.report` makes a page of the records.
 """
 

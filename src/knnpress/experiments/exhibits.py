@@ -18,8 +18,6 @@ from knnpress.files import file_stem, replacing
 from knnpress.model_file import save
 from knnpress.typing import Array, Indices
 
-__all__ = ["write_exhibit"]
-
 _SIDE = 64  # pixels of a thumbnail
 _SUSPECTS, _MONTAGE, _PROTOTYPES = 12, 40, 60
 

@@ -25,31 +25,16 @@ from knnpress.geometries.search import LEAST_QUERIES
 from knnpress.neighbors import nearest
 from knnpress.typing import Array
 
-__all__ = ["best_seconds", "measure"]
-
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
 _TIMED_PAIRS = {3: 300_000, 2: 2_000}  # by the number of axes of X
 _TIMED_QUERIES = (16, 1024)
-_LONG_ENOUGH = 0.05  # seconds
+_REPEATS, _LONG_ENOUGH = 3, 0.05  # calls, at most, and seconds
 
 
 def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
     """The record of one run, and the fitted classifier (None where it failed)."""
-    method = METHODS[cell.method]
-    record: dict[str, Any] = {
-        "id": cell.id,
-        "data": cell.study.data,
-        "variant": cell.study.variant,
-        "split": cell.split,
-        "method": cell.method,
-        "ratio": cell.ratio,
-        "seed": seed,
-        "n_train": len(task.y),
-        "versions": _versions(),
-        "machine": _machine(),
-    }
-    setting = _setting(cell, task, seed)
-    record["params"] = _finite(setting.params)
+    method, setting = METHODS[cell.method], _setting(cell, task, seed)
+    record = _about(cell, task, setting)
     queries = np.arange(len(task.y_test))
     if method.most_queries is not None:
         queries = np.random.default_rng(seed).permutation(queries)[: method.most_queries]
@@ -90,13 +75,30 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
     return Record(**record).as_json(), classifier
 
 
+def _about(cell: Cell, task: Task, setting: Setting) -> dict[str, Any]:
+    """What is known of a run before it."""
+    return {
+        "id": cell.id,
+        "data": cell.study.data,
+        "variant": cell.study.variant,
+        "split": cell.split,
+        "method": cell.method,
+        "ratio": cell.ratio,
+        "seed": setting.seed,
+        "n_train": len(task.y),
+        "versions": _versions(),
+        "machine": _machine(),
+        "params": _finite(setting.params),
+    }
+
+
 def _setting(cell: Cell, task: Task, seed: int) -> Setting:
     """What the method of a cell runs on, its parameters included."""
     params = dict(cell.study.settings.get(cell.method, {}))
     m = None
     if cell.ratio is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a share is raised to one a class
+            warnings.simplefilter("ignore")  # that a share is raised to one per class
             m = resolve_n_prototypes(cell.ratio, len(task.y), len(np.unique(task.y)))
     return Setting(task.geometry, task.ground_cost, task.reg, m, seed, params)
 
@@ -133,7 +135,7 @@ def _train_error(classifier: Any, method: str, task: Task) -> float | None:
 
 
 def _query_times(classifier: Any, task: Task) -> dict[str, float]:
-    """Seconds a query on one thread, by the prototypes and by the full set, one after the other.
+    """Seconds per query on one thread, by the prototypes and by the full set, one after the other.
 
     By the processor's clock, which does not run while other programs do: on a busy machine factors stay what they are.
     """
@@ -166,12 +168,10 @@ def _queries(X: Array, n_points: int) -> Array:
     return X[np.arange(count) % len(X)]
 
 
-def best_seconds(
-    function: Callable[[], Any], repeats: int = 3, clock: Callable[[], float] = time.perf_counter
-) -> float:
+def best_seconds(function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """The shortest time of several calls, or that of one where it takes long enough to be trusted."""
     times: list[float] = []
-    while len(times) < repeats and sum(times) < _LONG_ENOUGH:
+    while len(times) < _REPEATS and sum(times) < _LONG_ENOUGH:
         start = clock()
         function()
         times.append(clock() - start)

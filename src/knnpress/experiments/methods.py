@@ -14,8 +14,6 @@ from knnpress.experiments import peers
 from knnpress.geometries import AIRM, EMD, Geometry, LogEuclidean
 from knnpress.typing import Array
 
-__all__ = ["CONDENSING", "METHODS", "OURS", "Method", "Setting"]
-
 #: Methods that learn prototypes by our own settings
 OURS = ("SCC", "SHC")
 #: Methods that stop by themselves

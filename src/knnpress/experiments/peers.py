@@ -19,8 +19,6 @@ from knnpress.estimators import PrototypeClassifier
 from knnpress.geometries import Geometry
 from knnpress.typing import Array, Labels
 
-__all__ = ["NearestBy", "NeighborsCV", "SPDNet", "logistic_regression", "mdm", "roots", "support_vectors", "tangent"]
-
 _BLOCK = 256
 
 

@@ -15,8 +15,6 @@ from knnpress.datasets import load_image_folder, load_points
 from knnpress.descriptors.images import are_gray
 from knnpress.experiments.study import Cell, Study, read_study
 
-__all__ = ["Plan", "load_plan", "plan_names"]
-
 _FOLDER = Path(__file__).parent / "plans"
 #: What may change in a study without changing what any of its runs means
 _WHICH_RUNS = ("title", "features", "n_splits", "ratios", "methods", "once")

@@ -1,4 +1,4 @@
-"""Records of finished runs: a JSON object a line, appended as they come."""
+"""Records of finished runs: a JSON object per line, appended as they come."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from typing import Any
 from knnpress.experiments.plan import Plan
 from knnpress.files import check_folder, name_file
 
-__all__ = ["Record", "Recorder", "finite_number", "read_records"]
-
 
 @dataclass(frozen=True)
 class Record:
     """One run, as a line of ``records.jsonl`` has it: these fields are written, and these are read.
 
-    Times are in seconds, those of queries a query; None is unknown, and `ratio` None a size of its own.
+    Times are in seconds, those of queries per query; None is unknown, and `ratio` None a size of its own.
     `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that
     of all distances. `chosen` is what a learned model was learned with, `wrong_rows` the test points that it got wrong.
     `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
@@ -166,7 +164,7 @@ class Recorder:
                     )
 
     def done(self) -> set[str]:
-        """Ids of the runs that need no repeating."""
+        """Ids of the runs that need not be repeated."""
         return {record["id"] for record in self.read() if "failure" not in record}
 
     def read(self) -> list[dict[str, Any]]:
@@ -187,7 +185,7 @@ class Recorder:
             raise
 
     def _mend(self) -> None:
-        """Cut off a last line without an end: the run it was of was killed while it was written."""
+        """Cut off an unfinished last line: the run was killed while it was written."""
         with open(self.path, "rb+") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)

@@ -1,4 +1,4 @@
-"""Working off a plan: describe, run what is not yet recorded, cheapest first."""
+"""Running a plan: describe, then run what is not yet recorded, the cheapest first."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from knnpress.experiments.tasks import Task, Tasks
 from knnpress.files import replacing
 from knnpress.typing import Callback
 
-__all__ = ["run_plan"]
-
-_CALIBRATION = 96  # points a side, to time a pair
+_CALIBRATION = 96  # points on either side, to time a pair
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def run_plan(
 
 @lru_cache(maxsize=1)
 def _tasks(folder: str, data_dir: str | None, seed: int) -> Tasks:
-    """One a process, so that points read once serve several runs."""
+    """One per process, so that points read once serve several runs."""
     return Tasks(Path(folder) / "cache", data_dir, seed)
 
 

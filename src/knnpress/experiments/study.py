@@ -12,8 +12,6 @@ from knnpress.experiments.methods import METHODS, OURS
 from knnpress.names import DESCRIPTORS, command_name, descriptor_class, same_name
 from knnpress.names import METHODS as COMMAND_METHODS
 
-__all__ = ["Cell", "Study", "ours", "read_study"]
-
 _MOST_SPLITS = 10_000
 
 

@@ -20,8 +20,6 @@ from knnpress.files import replacing
 from knnpress.geometries import JBLD, Geometry, Sinkhorn
 from knnpress.typing import Array, Indices
 
-__all__ = ["Task", "Tasks"]
-
 _READERS: dict[str, Callable[..., Any]] = {
     "digits-covariances": datasets.load_digits_covariances,
     "digits-histograms": datasets.load_digits_histograms,
@@ -33,7 +31,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "kth": datasets.load_kth_tips2b,
     "fpha": datasets.load_fpha,
 }
-_LEARNING = ("BagOfWords", "SPDProjection")  # descriptors that may see the training part alone
+_LEARNING = ("BagOfWords", "SPDProjection")  # descriptors that may see only the training part
 
 
 @dataclass(frozen=True)

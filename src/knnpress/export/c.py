@@ -11,8 +11,6 @@ from knnpress.export.geometry_tables import LANES
 from knnpress.export.tables import DOUBLES, Exported
 from knnpress.typing import Array
 
-__all__ = ["c_source", "c_string", "stack_bytes"]
-
 _WIDTH = 116  # of a line of numbers
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-.,:;+()[]=%")
 _WHOLE = ("D", "M", "P", "T", "GROUP", "WIDTH", "MAX_ITER", "NEIGHBOURS")

@@ -20,8 +20,6 @@ from knnpress.geometries import (
 from knnpress.geometries.spectral import matrix_inverse_sqrt
 from knnpress.typing import Array
 
-__all__ = ["LANES", "MAKERS", "Facts", "Kind"]
-
 LANES = 4  # prototypes that are compared at a time
 _IN_RANGE = {"float64": (1e15, 16), "float32": (1e8, 4)}  # of pivots, and how many of such may be multiplied
 _LARGEST = 1e150  # entry of a vector, as `SquaredEuclidean` has it

@@ -14,8 +14,6 @@ from knnpress.export.geometry_tables import LANES
 from knnpress.export.tables import DOUBLES, Exported
 from knnpress.typing import Array
 
-__all__ = ["js_source"]
-
 _TOP = """\
 // A classifier under the geometry "{geometry}", exported by knnpress {version}: {m} prototypes of {n_classes} classes.
 //

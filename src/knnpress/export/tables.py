@@ -17,8 +17,6 @@ from knnpress.export.geometry_tables import MAKERS, Facts, Kind
 from knnpress.geometries import Geometry, geometry_name
 from knnpress.typing import Array, Indices
 
-__all__ = ["DOUBLES", "Exported", "exported", "steps_of"]
-
 DOUBLES = ("center", "whitener", "offset", "self", "farthest")  # tables in double precision in any case
 _FAR = 25.0  # exp(-25) = 1e-11, far below the error of a transport problem solved to its tolerance
 _NEAR = 5.0  # where only the best class is asked for, what is less likely by exp(-5) is seldom worth solving for
@@ -97,37 +95,41 @@ def exported(model: Any, dtype: str, *, reject: float | None = None, group: Any 
             f"are {known}"
         )
     facts = made(model, geometry, dtype, move)
-    matrices = geometry.point_ndim == 2
     d = int(model.n_features_in_)
     facts.numbers.update({"D": d, "M": len(model.prototypes_)})
     facts.numbers.update(_vote(model, facts))
     if facts.kind == "sinkhorn":
         facts.numbers.update(_looseness(facts.numbers, reject))
-    notes = []
-    if move is not None:
-        notes.append("Matrices are re-centred first" + ("." if group is None else f", by the mean of group {group}."))
     if reject is None:
         facts.numbers.pop("SHIFT", None)
     else:
         facts.flags.add("REJECT")
         facts.tables["farthest"] = _farthest(model, check_reject(reject))
-        notes.append(
-            f"Points farther from every class than all but {100 * reject:g} % of its training points are rejected: -1."
-        )
     return Exported(
         kind=facts.kind,
         geometry=geometry_name(geometry),
         dtype="float64" if dtype == "float64" else "float32",
         d=d,
-        point_size=d * d if matrices else d,
+        point_size=d * d if geometry.point_ndim == 2 else d,
         classes=[str(name) for name in model.classes_.tolist()],
         labels=model._codes(),
         numbers=facts.numbers,
         tables=facts.tables,
         flags=facts.flags,
         window=window,
-        notes=notes,
+        notes=_notes(move is not None, group, reject),
     )
+
+
+def _notes(recentred: bool, group: Any, reject: float | None) -> list[str]:
+    notes = []
+    if recentred:
+        notes.append("Matrices are re-centred first" + ("." if group is None else f", by the mean of group {group}."))
+    if reject is not None:
+        notes.append(
+            f"Points farther from every class than all but {100 * reject:g} % of its training points are rejected: -1."
+        )
+    return notes
 
 
 def steps_of(model: Any) -> list[Any]:

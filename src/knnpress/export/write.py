@@ -11,8 +11,6 @@ from knnpress.export.js import js_source
 from knnpress.export.tables import exported
 from knnpress.files import check_output, replacing
 
-__all__ = ["export_c", "export_js"]
-
 
 def export_c(
     model: Any,

@@ -12,8 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.exceptions import warn_user
 from knnpress.typing import Array
 
-__all__ = ["barycenter"]
-
 _SAFE_COST = 300.0  # cost / reg up to which exp(-cost / reg) may be formed
 _COARSE_COST = 10.0  # median cost / reg from which reg falls in stages: projections converge fast there
 _STAGE = 0.25  # what reg falls to from stage to stage
@@ -83,8 +81,7 @@ def _log_kernel(cost: Array) -> Callable[[Array], Array]:
 
     def apply(L: Array) -> Array:
         top = L.max(axis=1, keepdims=True)
-        result: Array = top + np.log(np.exp(L - top) @ kernel_t)
-        return result
+        return top + np.log(np.exp(L - top) @ kernel_t)
 
     return apply
 

@@ -15,23 +15,6 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = [
-    "Chart",
-    "CheapGeometry",
-    "CloudGeometry",
-    "EmbeddedGeometry",
-    "FittableGeometry",
-    "Focus",
-    "Geometry",
-    "Linearization",
-    "Linearize",
-    "Placed",
-    "SearchableGeometry",
-    "SmoothCloudGeometry",
-    "SmoothGeometry",
-    "TimedGeometry",
-]
-
 #: Share of the largest weight below which a pair has no say in a pullback
 _NEGLIGIBLE_WEIGHT = 1e-12
 
@@ -57,7 +40,7 @@ class Geometry(Protocol):
         ...
 
     def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
-        """The point that stands for all of X best."""
+        """The point that represents all of X best."""
         ...
 
     def distances_to(self, Z: Array) -> Callable[[Array], Array]:
@@ -72,12 +55,12 @@ class Geometry(Protocol):
         ...
 
 
-# What a geometry may offer beside this, each with what is done where it does not.
+# What a geometry may offer in addition, each with what is done where it does not.
 
 
 @runtime_checkable
 class SearchableGeometry(Protocol):
-    """It finds nearest neighbours without all distances; elsewhere all are computed."""
+    """It finds nearest neighbours without all distances; for others all are computed."""
 
     def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
         """Like `Geometry.distances_to`, but all except the k least values of a row may be infinity."""
@@ -104,10 +87,10 @@ class CloudGeometry(Protocol):
 
 @runtime_checkable
 class SmoothCloudGeometry(CloudGeometry, Protocol):
-    """What learning asks of points that are no arrays of one shape."""
+    """What learning asks of points that are not arrays of one shape."""
 
     def summarize(self, X: Any) -> Array:
-        """A vector of each point, (n, d), that serves where only roughly alike ones are to be found."""
+        """A vector for each point, (n, d), good enough to find roughly similar ones by."""
         ...
 
     def spread(self, X: Any, weight: Array | None, start: Array, own: Indices) -> float:
@@ -117,7 +100,7 @@ class SmoothCloudGeometry(CloudGeometry, Protocol):
 
 @runtime_checkable
 class TimedGeometry(Protocol):
-    """It says how long its pairs take; of others, pairs are taken to take d, the number of features."""
+    """It says how long a pair takes; for others, d, the number of features, is assumed."""
 
     def pair_work(self, d: int) -> float:
         """How long a pair of points of size d takes in a descent, in units of JBLD's at d = 1.
@@ -129,7 +112,7 @@ class TimedGeometry(Protocol):
 
 @runtime_checkable
 class CheapGeometry(Protocol):
-    """Its pairs cost so little that small blocks of rows are joined; of others, blocks are taken as they come.
+    """Its pairs cost so little that small blocks of rows are joined; for others, blocks stay as they are.
 
     Attributes
     ----------
@@ -188,7 +171,7 @@ class SmoothGeometry(Geometry, Protocol):
 
     @property
     def quick_geometry(self) -> EmbeddedGeometry | None:
-        """One that is alike and quicker, in which settings are searched first; None where there is none."""
+        """A similar and quicker one, in which settings are searched first; None where there is none."""
         ...
 
     def chart(self, start: Array) -> Chart:
@@ -204,7 +187,7 @@ class SmoothGeometry(Geometry, Protocol):
         ...
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
-        """For checked Z: a function of a checked block of X and its memory, like `linearize`; Z's share is done once"""
+        """`linearize` at checked Z, for any checked block of X: what depends on Z alone is computed once."""
         ...
 
 
@@ -212,20 +195,20 @@ class Linearize(Protocol):
     """What `SmoothGeometry.linearize_at` returns."""
 
     def __call__(self, X: Array, memory: Any = None, focus: Focus | None = None) -> Linearization:
-        """Distances of a block; those outside the focus may be left out, as infinity. The focus marks the same pairs"""
+        """Distances of a block; those outside the focus may be left out, as infinity."""
         ...
 
 
 @dataclass(frozen=True)
 class Focus:
-    """Which distances of a block matter: those not much above the least of some, row by row.
+    """Which distances of a block matter: in each row, those not far above the smallest of some marked ones.
 
     Attributes
     ----------
     among : ndarray of bool, shape (n, m)
-        Those it is the least of, at least one a row; the same at every step.
+        The marked ones, at least one per row; the same at every step.
     gap : ndarray of shape (n,)
-        How much is too much; infinity: all matter.
+        How far above is too far; infinity: all matter.
     """
 
     among: Array

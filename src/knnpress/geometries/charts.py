@@ -11,8 +11,6 @@ from knnpress.geometries.base import Placed
 from knnpress.geometries.spectral import above_zero, eigh
 from knnpress.typing import Array
 
-__all__ = ["CholeskyChart", "CloudChart", "ExponentialChart", "IdentityChart", "RootChart", "SoftmaxChart"]
-
 _LARGEST_LOG = 300.0
 _SMALLEST = float(np.finfo(np.float64).tiny)  # eigenvalues that rounding made negative count as this
 
@@ -89,15 +87,13 @@ class ExponentialChart:
 
 def _compose(vectors: Array, values: Array) -> Array:
     """U diag(s) U'."""
-    composed: Array = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return composed
+    return (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
 
 
 def _flatten(S: Array) -> Array:
     """The upper triangles of symmetric matrices, (m, d, d), as vectors of the same norm."""
     i, j = np.triu_indices(S.shape[1])
-    flat: Array = S[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
-    return flat
+    return S[:, i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
 
 
 def _unflatten(theta: Array, d: int) -> Array:
@@ -113,10 +109,7 @@ def _divided_exp(values: Array) -> Array:
     a, b = values[:, :, None], values[:, None, :]
     half = 0.5 * (a - b)
     # exp((a + b) / 2) sinh(h) / h, accurate however close a and b are
-    divided: Array = np.exp(0.5 * (a + b)) * np.where(
-        half == 0.0, 1.0, np.sinh(half) / np.where(half == 0.0, 1.0, half)
-    )
-    return divided
+    return np.exp(0.5 * (a + b)) * np.where(half == 0.0, 1.0, np.sinh(half) / np.where(half == 0.0, 1.0, half))
 
 
 @dataclass(frozen=True)
@@ -165,8 +158,7 @@ class CholeskyChart:
 
         def pullback(grad: Array) -> Array:
             full = 2.0 * self.scale * self._upper(theta) @ grad
-            gradient: Array = full[:, *np.triu_indices(self.n_dims)]
-            return gradient
+            return full[:, *np.triu_indices(self.n_dims)]
 
         return Placed(self.to_point(theta), pullback)
 
@@ -186,15 +178,13 @@ class SoftmaxChart:
 
     def to_point(self, theta: Array) -> Array:
         """(m, d) parameters to (m, d) histograms."""
-        h: Array = softmax(theta, axis=1)
-        return h
+        return softmax(theta, axis=1)
 
     def to_theta(self, point: Array) -> Array:
         """(m, d) histograms to (m, d) parameters, each row summing to zero."""
         smoothed = (1.0 - self.smoothing) * point + self.smoothing / point.shape[1]
         theta = np.log(smoothed)
-        centered: Array = theta - theta.mean(axis=1, keepdims=True)
-        return centered
+        return theta - theta.mean(axis=1, keepdims=True)
 
     def at(self, theta: Array) -> Placed:
         """The histograms, and what takes a gradient in h to one in w; a constant added to a row changes nothing."""
@@ -228,15 +218,13 @@ class RootChart:
     def to_point(self, theta: Array) -> Array:
         """(m, d) parameters to (m, d) histograms."""
         squares, total = self._squares(theta)
-        h: Array = squares / total
-        return h
+        return squares / total
 
     def to_theta(self, point: Array) -> Array:
         """(m, d) histograms to (m, d) parameters, none negative."""
         d = point.shape[1]
         smoothed = (1.0 - self.smoothing) * point + self.smoothing / d
-        theta: Array = np.sqrt(np.maximum(d * smoothed - self.floor, 0.0))
-        return theta
+        return np.sqrt(np.maximum(d * smoothed - self.floor, 0.0))
 
     def at(self, theta: Array) -> Placed:
         """The histograms, and what takes a gradient in h to one in w; a constant added to a row changes nothing."""

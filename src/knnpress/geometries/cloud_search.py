@@ -28,8 +28,6 @@ from scipy.sparse import csr_array
 from knnpress.clouds import Clouds
 from knnpress.typing import Array, Indices
 
-__all__ = ["Shelf", "mean_bounds", "relaxed_transport", "shelves", "weights_of"]
-
 _MOST_COST = 690.0  # over reg, whose exponential is not zero; a smaller cost makes a bound lower, never wrong
 
 
@@ -92,8 +90,7 @@ def relaxed_transport(C: Array, A: Any, B: Any) -> Array:
     kernel = np.exp(-np.minimum(C, _MOST_COST))
     from_x = A @ np.log(B @ kernel.T).T
     from_z = (B @ np.log(A @ kernel).T).T
-    bound: Array = -np.minimum(from_x, from_z)
-    return bound
+    return -np.minimum(from_x, from_z)
 
 
 def mean_bounds(X: Array, Z: Array, power: int) -> Array:

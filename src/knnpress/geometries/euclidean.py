@@ -14,8 +14,6 @@ from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, 
 from knnpress.geometries.charts import IdentityChart
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["SquaredEuclidean"]
-
 _LARGEST = 1e150  # sums of squares of such numbers are still finite
 
 
@@ -111,7 +109,7 @@ class SquaredEuclidean(BaseEstimator):
         return self.linearize_at(Z)(X, memory)
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack.
+        """`linearize` at checked Z, for any block of X; a closed form needs no slack.
 
         A block's memory is its mean and the points' squared distances from it: the rest of a step is two products.
         """

@@ -14,8 +14,6 @@ from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.histogram import check_histograms
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["Hellinger"]
-
 
 class Hellinger(BaseEstimator):
     r"""Squared Euclidean distance between square roots of histograms.
@@ -65,8 +63,7 @@ class Hellinger(BaseEstimator):
                 "remove it"
             )
         squares = np.square(V / largest)  # first by the largest entry: squares may overflow
-        histograms: Array = squares / squares.sum(axis=1, keepdims=True)
-        return histograms
+        return squares / squares.sum(axis=1, keepdims=True)
 
     def centroid(self, X: ArrayLike, weights: ArrayLike | None = None) -> Array:
         """The histogram that minimises the weighted sum of distances, (d,): the mean root, squared and normalised."""

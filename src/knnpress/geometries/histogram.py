@@ -35,9 +35,6 @@ from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.search import least_k, pivots
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["EMD", "Sinkhorn"]
-
-
 _AUTO_REG = 0.1  # of the median positive ground cost
 _LARGEST_COST = 1e300
 _FAINT = 1e-290  # share of a histogram below which a bin counts as empty: products of such numbers underflow
@@ -113,7 +110,7 @@ def resolve_reg(reg: float | str, M: Array) -> float:
 
 @dataclass
 class _Memory:
-    """What a block of X keeps between steps: a potential and an over-relaxation a pair, and its self terms.
+    """What a block of X keeps between steps: a potential and an over-relaxation for each pair, and its self terms.
 
     `nearest`, (n,), is the nearest Z of those in focus, -1 before the first step. `looseness`, (n, m), is how many
     times the tolerance is good enough for a pair, by what it weighed in the last pullback; None before the first.
@@ -128,7 +125,7 @@ class _Memory:
 
     @classmethod
     def cold(cls, X: Array, m: int, self_x: Array) -> _Memory:
-        """Of a block that nothing is known of."""
+        """That of a block before its first step."""
         n, d = X.shape
         return cls(np.zeros((n, m, d)), np.zeros((n, m)), self_x, np.full(n, -1))
 

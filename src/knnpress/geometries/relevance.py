@@ -7,8 +7,6 @@ import numpy as np
 from knnpress import _core
 from knnpress.typing import Array
 
-__all__ = ["channel_shares", "pair_shares"]
-
 
 def channel_shares(X: Array, Z: Array) -> Array:
     r"""What JBLD of each :math:`X_i` and :math:`Z_i` loses when a channel is left out of both, (n, d).
@@ -26,8 +24,7 @@ def channel_shares(X: Array, Z: Array) -> Array:
         Checked matrices, compared one by one.
     """
     x, z, middle = (np.log(np.einsum("nkk->nk", A)) for A in _inverses(X, Z))
-    shares: Array = 0.5 * (x + z) - middle
-    return shares
+    return 0.5 * (x + z) - middle
 
 
 def pair_shares(X: Array, Z: Array) -> Array:
@@ -42,12 +39,10 @@ def pair_shares(X: Array, Z: Array) -> Array:
         diagonal = np.einsum("nkk->nk", inverse)
         correlation = inverse**2 / (diagonal[:, :, None] * diagonal[:, None, :])
         correlation[:, *np.diag_indices(inverse.shape[1])] = 0.0
-        logs: Array = np.log1p(-np.minimum(correlation, 1.0 - 1e-15))
-        return logs
+        return np.log1p(-np.minimum(correlation, 1.0 - 1e-15))
 
     x, z, middle = (beyond(A) for A in _inverses(X, Z))
-    shares: Array = 0.5 * (x + z) - middle
-    return shares
+    return 0.5 * (x + z) - middle
 
 
 def _inverses(X: Array, Z: Array) -> list[Array]:

@@ -11,8 +11,6 @@ import numpy as np
 from knnpress import _core
 from knnpress.typing import Array, Indices
 
-__all__ = ["LEAST_POINTS", "LEAST_QUERIES", "N_PIVOTS", "boxes", "least_k", "outside", "pivots", "tree_order"]
-
 N_PIVOTS = 64
 LEAST_POINTS, LEAST_QUERIES = 512, 64  # below these a plain search is as quick
 
@@ -27,7 +25,7 @@ def pivots(Z: Array, distances_to: Callable[[Array], Callable[[Array], Array]], 
     while True:
         columns.append(distances_to(Z[rows[-1:]])(Z)[:, 0])
         closest = np.minimum(closest, columns[-1])
-        closest[rows] = 0.0  # but for rounding it is: no point is taken twice
+        closest[rows] = 0.0  # it is zero, but for rounding: no point is taken twice
         if len(rows) == count or not closest.any():
             break
         rows.append(int(closest.argmax()))
@@ -35,7 +33,7 @@ def pivots(Z: Array, distances_to: Callable[[Array], Callable[[Array], Array]], 
 
 
 def tree_order(features: Array, size: int) -> Indices:
-    """An order of rows in which each `size` in turn are alike: halves by the widest feature, again and again."""
+    """An order of rows in which every `size` in turn are similar: halved by the widest feature, again and again."""
     parts, done = [np.arange(len(features))], list[Indices]()
     while parts:
         rows = parts.pop()
@@ -67,9 +65,9 @@ def least_k(lower: Array, top: Array, k: int, solve: Callable[[Array, Array], Ar
     Parameters
     ----------
     lower : ndarray of shape (n, g)
-        Bounds that the distances to the points of a group are not below.
+        Lower bounds of the distances to the points of each group.
     top : ndarray of shape (n,)
-        What the k-th least is not above.
+        Upper bound of the k-th smallest.
     k : int
     solve : callable
         From the groups wanted, (n, g) of bool, and the last `top` to distances, infinity where not wanted or above it.

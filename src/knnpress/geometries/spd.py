@@ -43,9 +43,6 @@ from knnpress.geometries.spectral import (
 )
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["AIRM", "JBLD", "LogEuclidean"]
-
-
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -89,11 +86,10 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
     def asymmetry(rows: slice) -> Array:
         block = array[rows]
         mirrored = block.transpose(0, 2, 1)
-        if np.array_equal(block, mirrored):  # as most are, and quickly seen
+        if np.array_equal(block, mirrored):  # most are, and it is quickly seen
             return np.zeros(len(block))
         gap = np.abs(block - mirrored).max(axis=(1, 2))
-        relative: Array = gap / np.maximum(np.abs(block).max(axis=(1, 2)), _TINY)
-        return relative
+        return gap / np.maximum(np.abs(block).max(axis=(1, 2)), _TINY)
 
     gap = np.concatenate(map_blocks(asymmetry, blocks, n_jobs))
     if (gap > _SYMMETRY).any():
@@ -215,7 +211,7 @@ class JBLD(BaseEstimator):
         rows, divergences = pivots(Z, self.distances_to, N_PIVOTS)
         error = _rounding(Z)
         low, high = _root_range(divergences, error[:, None] + error[rows])
-        # alike Z lie side by side, in the lanes; the X are taken one by one
+        # similar Z lie side by side, in the lanes; the X are taken one by one
         size = _core.SpdLanes(Z[:1]).lanes
         order = tree_order(np.sqrt(divergences), size)
         z, box = _core.SpdLanes(Z[order]), boxes(low[order], high[order], size)
@@ -390,7 +386,7 @@ def _neighbours_together(focus: Focus) -> Indices:
 
 
 def _by_few(function: Callable[[Array], Array], X: Array) -> Array:
-    """What a function of LAPACK's makes of matrices, a few at a time: only between its calls is Ctrl-C answered."""
+    """A function of LAPACK's on a few matrices at a time: Ctrl-C is answered only between its calls."""
     few = max(1, int(_AT_ONCE / X.shape[1] ** 3))
     if len(X) <= few:
         return function(X)
@@ -510,7 +506,7 @@ class LogEuclidean(BaseEstimator):
         return self.linearize_at(Z)(X, memory)
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
-        """`linearize` at checked Z, for any block of X; a closed form knows no slack, and leaves nothing out."""
+        """`linearize` at checked Z, for any block of X; a closed form needs no slack, and leaves nothing out."""
         values, vectors = eigh(Z)
         kernel = _divided_log(np.maximum(above_zero(values), _LEAST_VALUE))
         flat_z = _flat_log(Z)
@@ -559,5 +555,4 @@ def _divided_log(values: Array) -> Array:
     t = (a - b) / b
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(t == 0.0, 1.0, np.log1p(t) / t)
-    divided: Array = ratio / b
-    return divided
+    return ratio / b

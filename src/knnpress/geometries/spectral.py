@@ -80,8 +80,7 @@ def above_zero(values: Array) -> Array:
 
     It may, where a matrix is all but singular: eigenvalues are right to a few eps of the largest.
     """
-    rounded: Array = np.where(values > 0, values, np.finfo(np.float64).eps * values.max(axis=1, keepdims=True))
-    return rounded
+    return np.where(values > 0, values, np.finfo(np.float64).eps * values.max(axis=1, keepdims=True))
 
 
 def matrix_log(X: Array, n_jobs: int | None = None) -> Array:

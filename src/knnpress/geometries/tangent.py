@@ -16,8 +16,6 @@ from knnpress.geometries.spd import AIRM, JBLD, check_spd
 from knnpress.geometries.spectral import matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt, whitened_log
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["Tangent"]
-
 _MEANS: dict[str, type[JBLD | AIRM]] = {"logdet": JBLD, "riemann": AIRM}
 _ROOT = float(np.sqrt(2.0))
 
@@ -136,7 +134,7 @@ class Tangent(BaseEstimator):
         return reference
 
     def _embedding(self, d: int) -> Callable[[Array, int | None], Array]:
-        """`embed` for matrices of size d; the reference's share is done once."""
+        """`embed` for matrices of size d; what depends on the reference alone is computed once."""
         reference = self._sized_reference(d, "X")
         if reference is None:
             return lambda X, n_jobs: _to_vectors(matrix_log(X, n_jobs))

@@ -20,8 +20,6 @@ from knnpress.files import check_output, replacing
 from knnpress.learning.fingerprint import changes
 from knnpress.learning.state import Arrays, DescentState, SaveState, pack, unpack
 
-__all__ = ["Checkpoint", "checkpoint_at"]
-
 #: A step of a fit: from the state in which an earlier process left its descent, if any, to the step's result.
 Compute = Callable[[DescentState | None, SaveState | None], Arrays]
 
@@ -46,7 +44,7 @@ class Checkpoint:
     Attributes
     ----------
     told : dict of str to int
-        "iterations" and "notes" that the user was told of: one who resumes counts on from there.
+        "iterations" and "notes" that the user was told of: a resumed fit counts on from there.
     """
 
     def __init__(self, path: Path | None, about: dict[str, str]) -> None:

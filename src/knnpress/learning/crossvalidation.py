@@ -25,8 +25,6 @@ from knnpress.learning.selection import (
 from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Indices
 
-__all__ = ["Choice", "choose"]
-
 Folds = list[tuple[Indices, Indices]]
 
 # Settings can be told apart shortly before a descent has ended, not earlier: with 40 iterations weak priors and no

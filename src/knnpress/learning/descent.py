@@ -18,8 +18,6 @@ from knnpress.learning.prior import Prior, spread
 from knnpress.learning.state import DescentState, SaveState
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["DescentOptions", "LabelledPrototypes", "Optimizer", "Problem", "nearest_of_own_class"]
-
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
 _SHARPNESS = 5.0  # gamma^2 times the margin of the start: suited digits, ETH-80, FPHA and COIL-20 best
@@ -108,7 +106,7 @@ class Problem:
         by_block = sample.map(partial(_own_and_gap, geometry, start), sample.cut(len(start.points)))
         own, gap = (np.concatenate(part) for part in zip(*by_block, strict=True))
         margin = _median(gap, sample.weight)
-        self.usual_gamma = float(np.sqrt(_SHARPNESS / margin)) if margin > 0 else 1.0  # equal points know no scale
+        self.usual_gamma = float(np.sqrt(_SHARPNESS / margin)) if margin > 0 else 1.0  # equal points have no scale
         if descent.paper:
             chart = geometry.paper_chart(start.points)
             theta = chart.to_theta(start.points)

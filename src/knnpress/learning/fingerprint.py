@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-__all__ = ["changes", "describe", "describe_all"]
-
 
 def describe(value: Any) -> str:
     """A text that is the same for equal values, in another process too."""
@@ -54,7 +52,7 @@ def _digest(content: Any) -> str:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What was otherwise before, in words; empty where nothing was."""
+    """What has changed, in words; empty where nothing has."""
 
     def differs(name: str) -> bool:
         return before.get(name) != now.get(name)

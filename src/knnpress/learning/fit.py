@@ -31,8 +31,6 @@ from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["Learned", "learn"]
-
 
 @dataclass(frozen=True)
 class Learned:

@@ -15,8 +15,6 @@ from knnpress.learning.optim import Follow
 from knnpress.learning.selection import DEFAULT, Setting, Vote
 from knnpress.typing import Array, Callback
 
-__all__ = ["Constraints", "Job", "Progress", "View"]
-
 #: From points in memory with their labels and a number of prototypes to a start
 MakeStart = Callable[[LocalRows, int], LabelledPrototypes]
 

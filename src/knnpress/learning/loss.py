@@ -9,8 +9,6 @@ import numpy as np
 from knnpress import _core
 from knnpress.typing import Array
 
-__all__ = ["SoftNeighborLoss", "log_softmax"]
-
 
 def log_softmax(logits: Array) -> tuple[Array, Array]:
     """Row-wise ``log sum exp`` of (n, m) logits, (n,), and the softmax, (n, m). A row may hold -inf, not only -inf."""

@@ -16,8 +16,6 @@ from knnpress.learning.prior import Prior
 from knnpress.learning.state import Arrays
 from knnpress.typing import Array, Labels
 
-__all__ = ["Evaluation", "Objective", "Scale"]
-
 #: Points that the smoothing term is taken over, at least; it concerns all their distances, the rest only near ones
 _SMOOTHING_POINTS = 2000
 
@@ -71,8 +69,7 @@ class Scale:
 
     def u(self, points: Array) -> Array:
         """What stands for given prototypes."""
-        u: Array = (self.chart.to_theta(points) - self.origin) / self.unit
-        return u
+        return (self.chart.to_theta(points) - self.origin) / self.unit
 
 
 class Objective:

@@ -9,8 +9,6 @@ import numpy as np
 from knnpress.geometries.base import SmoothCloudGeometry, SmoothGeometry
 from knnpress.typing import Array, Indices
 
-__all__ = ["Prior", "spread"]
-
 _MOST_POINTS = 500  # that the spread is measured by
 
 
@@ -60,4 +58,4 @@ def spread(X: Array, weight: Array | None, start: Array, own: Indices, geometry:
     chart = geometry.chart(begin)
     squares = ((chart.to_theta(X[some]) - chart.to_theta(begin)) ** 2).sum(axis=1)
     mean = float(np.average(squares, weights=None if weight is None else weight[some]))
-    return float(np.sqrt(mean)) if mean > 0 else 1.0  # points that equal their starts know no scale
+    return float(np.sqrt(mean)) if mean > 0 else 1.0  # points that equal their starts have no scale

@@ -15,21 +15,6 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from knnpress.learning.loss import log_softmax
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = [
-    "DEFAULT",
-    "SEARCH_GRID",
-    "HeldOutResult",
-    "Setting",
-    "Vote",
-    "best_result",
-    "better_vote",
-    "candidates",
-    "is_better",
-    "is_hopeless",
-    "make_folds",
-    "settings_between",
-]
-
 Vote = Literal["nearest", "soft"]
 
 _N_FOLDS = 5
@@ -142,8 +127,7 @@ class HeldOutResult:
 
         def at(log_temperature: float) -> Array:
             p = log_softmax(np.exp(log_temperature) * scores)[1][rows, labels]
-            losses: Array = -np.log((p + max(floor, 1e-12)) / (1.0 + floor))
-            return losses
+            return -np.log((p + max(floor, 1e-12)) / (1.0 + floor))
 
         best = minimize_scalar(
             lambda t: float(weight @ at(t)), bounds=np.log(_TEMPERATURES), method="bounded", options={"xatol": 0.01}

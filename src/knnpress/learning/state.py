@@ -9,8 +9,6 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["Arrays", "DescentState", "SaveState", "pack", "unpack"]
-
 Arrays = dict[str, Array]
 
 

@@ -16,8 +16,6 @@ from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array
 
-__all__ = ["Trainer"]
-
 _GROW = 0.1  # how far towards the centroids of its groups a learned prototype is grown apart
 
 

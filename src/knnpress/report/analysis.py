@@ -10,9 +10,6 @@ from knnpress.report.looks import OURS, is_full, method_order
 from knnpress.report.read import DataSet, Results
 from knnpress.report.statistics import Comparison, Pooled, Summary, compare, pool, summarize
 
-__all__ = ["AgainstFull", "Case", "Sized", "Verdict", "cases_of", "judge", "margin"]
-
-
 #: A method and the size that was asked for; None: a size of its own, or none
 Sized = tuple[str, float | None]
 

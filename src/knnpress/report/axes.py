@@ -10,8 +10,6 @@ from markupsafe import Markup
 
 from knnpress.report.svg import element
 
-__all__ = ["Box", "Scale", "error_scale", "linear_ticks", "log_ticks", "plain", "share_scale", "x_axis", "y_axis"]
-
 
 @dataclass(frozen=True)
 class Box:

@@ -10,9 +10,7 @@ from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, margin
 from knnpress.report.axes import Box, Scale, error_scale, share_scale, x_axis, y_axis
 from knnpress.report.curves import Series, alt_text, curves_of
-from knnpress.report.svg import element, marker, swatch_marks
-
-__all__ = ["WIDTHS", "curves", "differences"]
+from knnpress.report.svg import element, label, marker, swatch_marks
 
 #: Of a chart on a screen and on a phone: text is as large on both
 WIDTHS = (1000, 346)
@@ -41,12 +39,13 @@ def curves(case: Case, width: int = WIDTHS[0], key: bool = False) -> Markup:
     while ticks and 2 * ticks[-1] <= x.high:
         ticks.append(2 * ticks[-1])
     title = case.data.title + (f", {case.variant}" if case.variant else "")
+    turned = f"translate(12 {(box.top + box.bottom) / 2:g}) rotate(-90)"
     parts = [
-        *([_said(title, box.left, 20, 14, "start", "var(--ink)")] if key else []),
+        *([label(title, box.left, 20, 14, "start", "var(--ink)")] if key else []),
         y_axis(y, box),
         x_axis(x, box, ticks, " %"),
-        _said("share of the training set kept", (box.left + box.right) / 2, height - 8, 12),
-        _said("test error, %", 0, 0, 12, turned=(12, (box.top + box.bottom) / 2)),
+        label("share of the training set kept", (box.left + box.right) / 2, height - 8, 12),
+        element("text", "test error, %", transform=turned, text_anchor="middle", font_size=12, fill="var(--ink)"),
         *(_series(one, x, y, box) for one in reversed(shown)),
     ]
     full = width + 260 if key else width
@@ -54,24 +53,11 @@ def curves(case: Case, width: int = WIDTHS[0], key: bool = False) -> Markup:
         mark = element(
             "g", swatch_marks(one.look, one.strong), transform=f"translate({width + 6} {box.top + k * _LINE})"
         )
-        parts += [mark, _said(one.title, width + 48, box.top + k * _LINE + 11, 12, "start", "var(--ink)")]
+        parts += [mark, label(one.title, width + 48, box.top + k * _LINE + 11, 12, "start", "var(--ink)")]
     height = max(height, round(box.top + _LINE * len(shown) + 10) if key else 0)
     return element(
         "svg", *parts, viewBox=f"0 0 {full} {height}", width=full, height=height, role="img", aria_label=alt_text(case)
     )
-
-
-def _said(
-    text: str,
-    x: float,
-    y: float,
-    size: float,
-    anchor: str = "middle",
-    fill: str = "var(--ink)",
-    turned: tuple[float, float] | None = None,
-) -> Markup:
-    place = {"transform": f"translate({turned[0]:g} {turned[1]:g}) rotate(-90)"} if turned else {"x": x, "y": y}
-    return element("text", text, **place, text_anchor=anchor, font_size=size, fill=fill)
 
 
 def _series(series: Series, x: Scale, y: Scale, box: Box) -> Markup:
@@ -132,11 +118,11 @@ def differences(cells: list[AgainstFull]) -> Markup:
         bent = math.asinh(2 * points) / math.asinh(2 * reach)
         return box.left + (bent + 1) / 2 * (box.right - box.left)
 
-    parts = [_said("Ours minus the full training set", 12, 18, 14, "start")]
+    parts = [label("Ours minus the full training set", 12, 18, 14, "start")]
     for tick in (-50, -20, -10, -5, -2, -1, -0.5, 0, 0.5, 1, 2, 5, 10, 20, 50):
         if abs(tick) <= reach and (tick == 0 or abs(tick) in (1, 5, 20) or reach < 6):
             parts.append(element("path", d=f"M{x(tick):.1f} {box.top}V{box.bottom}", stroke="var(--line)"))
-            parts.append(_said(f"{tick:g}".replace("-", "−"), x(tick), box.bottom + 18, 12, fill="var(--soft)"))
+            parts.append(label(f"{tick:g}".replace("-", "−"), x(tick), box.bottom + 18, 12, fill="var(--soft)"))
     names = dict.fromkeys(cell.case.data.title for cell in cells)
     short = dict(zip(names, formatting.brief(list(names)), strict=True))
     for k, cell in enumerate(cells):
@@ -159,11 +145,11 @@ def differences(cells: list[AgainstFull]) -> Markup:
                 stroke=colour,
                 stroke_width=2.4,
             ),
-            _said(_short(short[cell.case.data.title], cell), box.left - 8, middle + 4, 12, "end"),
+            label(_short(short[cell.case.data.title], cell), box.left - 8, middle + 4, 12, "end"),
         ]
     parts.append(element("path", d=f"M{x(0):.1f} {box.top}V{box.bottom}", stroke="var(--ink)"))
     told = "points of error more than the full set (95 % interval; shaded: the margin; ×: not held; hollow: not judged)"
-    parts.append(_said(told, width / 2, height - 10, 12))
+    parts.append(label(told, width / 2, height - 10, 12))
     said = f"Ours minus the full training set in {formatting.count(len(cells), 'cell')}; the tables have the figures."
     return element(
         "svg", *parts, viewBox=f"0 0 {width} {height}", width=width, height=height, role="img", aria_label=said

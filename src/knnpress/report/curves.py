@@ -9,8 +9,6 @@ from knnpress.report.analysis import Case
 from knnpress.report.looks import Look, is_full, looks, title_of
 from knnpress.report.statistics import Summary
 
-__all__ = ["Series", "alt_text", "curves_of"]
-
 
 @dataclass(frozen=True)
 class Series:

@@ -10,18 +10,6 @@ from knnpress.pictures import correlation, heat, image, shades
 from knnpress.report.read import Exhibit
 from knnpress.typing import Array
 
-__all__ = [
-    "Gallery",
-    "MapClass",
-    "MapView",
-    "Suspects",
-    "confusion_of",
-    "gallery_of",
-    "map_of",
-    "montage_of",
-    "suspects_of",
-]
-
 _MOST_PICTURES, _MOST_IMAGES = 100, 24
 _MAP, _EDGE = 560, 16  # pixels of the map and of its edge
 

@@ -10,8 +10,6 @@ from knnpress.report.message import Message, message_of
 from knnpress.report.pooled import Ranks, rank_methods
 from knnpress.report.read import Results
 
-__all__ = ["MANY", "Findings", "findings_of"]
-
 #: Data sets from which on a report begins with all of them
 MANY = 3
 

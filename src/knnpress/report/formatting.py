@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from knnpress.report.statistics import Comparison, Summary
 
-__all__ = [
-    "brief",
-    "count",
-    "duration",
-    "interval",
-    "microseconds",
-    "p_value",
-    "percent",
-    "points",
-    "ratio_of",
-    "spread",
-    "stop",
-    "times",
-]
-
 MISSING = "–"
 
 

@@ -12,12 +12,10 @@ from knnpress.report.analysis import AgainstFull, Case, Sized, cells_of
 from knnpress.report.looks import family_of, title_of
 from knnpress.report.statistics import Comparison
 
-__all__ = ["Point", "Win", "front", "points_of", "sentences", "wins_of", "wins_said"]
-
 
 @dataclass(frozen=True)
 class Point:
-    """A method at a size: its error and the share of the training set kept, in per cent, and seconds a query."""
+    """A method at a size: its error and the share of the training set kept, in per cent, and seconds per query."""
 
     method: str
     family: str

@@ -13,9 +13,7 @@ from knnpress.report.formatting import brief
 from knnpress.report.fronts import Point, front, points_of
 from knnpress.report.looks import FAMILIES, common_name
 from knnpress.report.pooled import Ranks
-from knnpress.report.svg import element, marker, swatch_marks
-
-__all__ = ["fronts", "ranks_figure"]
+from knnpress.report.svg import element, label, marker, swatch_marks
 
 _PANEL = 168  # pixels, across and down
 _COSTS: dict[str, tuple[str, Callable[[Point], float | None]]] = {
@@ -27,15 +25,8 @@ _COSTS: dict[str, tuple[str, Callable[[Point], float | None]]] = {
 }
 
 
-def fronts(cases: Iterable[Case], width: int, costs: Iterable[str] = ("size", "time")) -> Markup:
-    """A small panel for each data set and cost: all methods as points, and the Pareto front of each family as a line.
-
-    Parameters
-    ----------
-    cases : iterable of Case
-    width : int
-    costs : iterable of {"size", "time"}
-    """
+def fronts(cases: Iterable[Case], width: int) -> Markup:
+    """A small panel for each data set and cost: methods as points, and the Pareto front of each family as a line."""
     shown = [(case, points) for case in cases if (points := points_of(case))]
     present = [name for name in FAMILIES if any(point.family == name for _, points in shown for point in points)]
     rows = math.ceil(len(shown) / max(1, width // _PANEL))
@@ -51,21 +42,20 @@ def fronts(cases: Iterable[Case], width: int, costs: Iterable[str] = ("size", "t
         parts.append(
             element("g", swatch_marks(FAMILIES[name].look, name == "ours"), transform=f"translate({x:.0f} {top:.0f})")
         )
-        parts.append(_said(FAMILIES[name].title, x + 40, top + 11, 12, "start"))
+        parts.append(label(FAMILIES[name].title, x + 40, top + 11, 12, "start"))
         x += length
     top += 26
     said = []
-    for cost in costs:
-        title, of = _COSTS[cost]
+    for cost, (title, of) in _COSTS.items():
         if width < 500:
             title = title.partition(":")[0] + ": %, " + ("% kept" if cost == "size" else "µs a query")
         said.append(title)
-        parts.append(_said(title, 4, top + 14, 13, "start", bold=True))
+        parts.append(label(title, 4, top + 14, 13, "start", bold=True))
         top += 24
         for k, (_, points) in enumerate(shown):
             left, up = (k % across) * step, top + k // across * _PANEL
             box = Box(left + 32, up + 22, left + step - 8, up + _PANEL - 28)
-            parts += [_said(_fitting(titles[k], step), left + 4, up + 14, 12, "start"), _panel(points, of, box)]
+            parts += [label(_fitting(titles[k], step), left + 4, up + 14, 12, "start"), _panel(points, of, box)]
         top += rows * _PANEL + 8
     height = round(top)
     told = f"{'; '.join(said)}. {len(shown)} data sets, a panel each; the tables have the figures."
@@ -77,13 +67,6 @@ def fronts(cases: Iterable[Case], width: int, costs: Iterable[str] = ("size", "t
 def _fitting(title: str, step: float) -> str:
     most = int(step / 6.8)
     return title if len(title) <= most else f"{title[: most - 1]}…"
-
-
-def _said(
-    text: str, x: float, y: float, size: float, anchor: str = "middle", fill: str = "var(--ink)", bold: bool = False
-) -> Markup:
-    weight = 600 if bold else None
-    return element("text", text, x=x, y=y, text_anchor=anchor, font_size=size, fill=fill, font_weight=weight)
 
 
 def _panel(points: list[Point], cost: Callable[[Point], float | None], box: Box) -> Markup:
@@ -137,10 +120,10 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
     parts = [element("path", d=f"M{x(1):.1f} {box.top}H{x(k):.1f}", stroke="var(--ink)")]
     for rank in range(1, k + 1):
         parts.append(element("path", d=f"M{x(rank):.1f} {box.top}v-6", stroke="var(--ink)"))
-        parts.append(_said(str(rank), x(rank), box.top - 10, 12, fill="var(--soft)"))
+        parts.append(label(str(rank), x(rank), box.top - 10, 12, fill="var(--soft)"))
     end = min(x(1 + ranks.critical), box.right)
     parts.append(element("path", d=f"M{x(1):.1f} 26H{end:.1f}M{x(1):.1f} 22v8M{end:.1f} 22v8", stroke="var(--ink)"))
-    parts.append(_said(f"critical difference {ranks.critical:.2f}", x(1), 14, 12, "start"))
+    parts.append(label(f"critical difference {ranks.critical:.2f}", x(1), 14, 12, "start"))
     level = box.top + 10
     for first, last in _groups(values, ranks.critical):
         bar = f"M{x(values[first]) - 3:.1f} {level}H{x(values[last]) + 3:.1f}"
@@ -157,11 +140,11 @@ def ranks_figure(ranks: Ranks, width: int = 760) -> Markup:
         if narrow:
             down = level + 14 + 20 * place
             parts.append(element("path", d=f"M{at:.1f} {box.top}V{level + 2}", stroke=colour))
-            parts.append(_said(f"{value:.2f}  {name}", box.left, down, 12, "start", fill=colour, bold=ours))
+            parts.append(label(f"{value:.2f}  {name}", box.left, down, 12, "start", fill=colour, bold=ours))
         else:
             parts.append(element("path", d=f"M{at:.1f} {box.top}V{down - 4}H{end:.1f}", stroke=colour, fill="none"))
             anchor, text = ("end", f"{name}  {value:.2f}") if better else ("start", f"{value:.2f}  {name}")
-            parts.append(_said(text, end + (-6 if better else 6), down, 12, anchor, fill=colour, bold=ours))
+            parts.append(label(text, end + (-6 if better else 6), down, 12, anchor, fill=colour, bold=ours))
     height = round(level + 24 + 20 * (k if narrow else math.ceil(k / 2)))
     listed = ", ".join(f"{name} {value:.2f}" for name, value in ranks.ranks.items())
     said = f"Mean ranks over {len(ranks.data)} data sets: {listed}. Critical difference {ranks.critical:.2f}."

@@ -5,23 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = [
-    "FAMILIES",
-    "LONG_NAMES",
-    "OURS",
-    "PALETTE",
-    "Family",
-    "Look",
-    "common_name",
-    "family_of",
-    "is_full",
-    "looks",
-    "method_order",
-    "method_words",
-    "palette_css",
-    "title_of",
-]
-
 #: Learned prototypes by our own settings
 OURS = ("SCC", "SHC", "SNC", "SWC")
 

@@ -9,8 +9,6 @@ from knnpress.experiments.records import Record
 from knnpress.report.analysis import AgainstFull, Case, cells_of
 from knnpress.report.statistics import LEAST_SPLITS, Summary
 
-__all__ = ["Message", "message_of"]
-
 _NOUNS = {"covariance": "covariances", "histogram": "histograms"}
 _METRICS = {
     "jbld": "the log-det divergence",

@@ -28,8 +28,6 @@ from knnpress.report.svg import element, swatch
 from knnpress.report.table import Table, as_html
 from knnpress.typing import Array
 
-__all__ = ["make_page", "ranks_said"]
-
 _MOST_CLASSES = 20  # beyond which a confusion matrix is a picture
 _MOST_ROWS = 12  # beyond which a table is folded
 

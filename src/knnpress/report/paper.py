@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CITATION", "PAPER", "Printed"]
-
 CITATION = "Kusner, Kolkin, Tyree and Weinberger, Image Data Compression for Covariance and Histogram Descriptors, 2015"
 
 

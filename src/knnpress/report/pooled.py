@@ -12,11 +12,10 @@ from knnpress.report.analysis import Case
 from knnpress.report.looks import common_name
 from knnpress.typing import Array
 
-__all__ = ["Ranks", "SignedRank", "rank_methods", "signed_rank"]
-
 #: Differences of error that count as none
 ROPE = 0.005
 _LEVEL = 0.05
+_SAMPLES = 20_000  # of the weights of data sets
 _LEAST = 3  # methods, and data sets
 
 
@@ -114,7 +113,7 @@ def _scores(case: Case) -> dict[str, float]:
     return found
 
 
-def signed_rank(first: list[float], second: list[float], samples: int = 20_000) -> SignedRank:
+def signed_rank(first: list[float], second: list[float]) -> SignedRank:
     """Compare two methods over data sets by signed ranks, with a region of practical equivalence.
 
     Benavoli, Corani, Demšar and Zaffalon, *Time for a change*, JMLR 18 (2017): weights w of the differences z are
@@ -125,12 +124,11 @@ def signed_rank(first: list[float], second: list[float], samples: int = 20_000) 
     ----------
     first, second : list of float
         Errors, data set by data set.
-    samples : int
     """
     z = np.concatenate([[0.0], np.subtract(first, second)])
-    weights = np.random.default_rng(0).dirichlet(np.concatenate([[0.5], np.ones(len(first))]), samples)
+    weights = np.random.default_rng(0).dirichlet(np.concatenate([[0.5], np.ones(len(first))]), _SAMPLES)
     middle = (z[:, None] + z) / 2
     regions = [middle < -ROPE, abs(middle) <= ROPE, middle > ROPE]
     masses: Array = np.stack([np.einsum("si,ij,sj->s", weights, region.astype(float), weights) for region in regions])
-    shares = np.bincount(masses.argmax(axis=0), minlength=3) / samples
+    shares = np.bincount(masses.argmax(axis=0), minlength=3) / _SAMPLES
     return SignedRank(*map(float, shares))

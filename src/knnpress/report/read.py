@@ -14,9 +14,6 @@ from knnpress.files import file_stem, read_npz
 from knnpress.model_file import load
 from knnpress.typing import Array
 
-__all__ = ["DataSet", "Exhibit", "Results", "read_results"]
-
-
 _DRAWN_PIXELS = 64  # of the 8 x 8 grid that a drawing on the page is reduced to
 
 

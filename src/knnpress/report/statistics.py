@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
-__all__ = ["LEAST_SPLITS", "WIDEST", "Comparison", "Pooled", "Summary", "compare", "pool", "summarize"]
-
 #: Below so many splits their spread says next to nothing: with two, the interval is nine times as wide as with five
 LEAST_SPLITS = 4
 #: Half the width of an interval around no clear difference, beyond which "no clear difference" says nothing

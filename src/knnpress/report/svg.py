@@ -8,8 +8,6 @@ from markupsafe import Markup, escape
 
 from knnpress.report.looks import PALETTE, Look
 
-__all__ = ["as_file", "element", "marker", "swatch", "swatch_marks"]
-
 _PAGE = {"paper": "#ffffff", "card": "#ffffff", "ink": "#1c1c22", "soft": "#5d5d68", "line": "#e3e0da"}
 _MARKERS = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0Z",
@@ -45,7 +43,7 @@ def _plain(value: object) -> object:
 
 
 def marker(look: Look, x: float, y: float, hollow: bool = False, said: str = "", scale: float = 1.0) -> Markup:
-    """The marker of a method at a place; `said` is shown to who points at it."""
+    """The marker of a method at a place; `said` is shown to whoever points at it."""
     shape = look.marker if look.marker in _MARKERS else "circle"
     colour = f"var(--m-{look.colour})"
     is_open = shape in _OPEN
@@ -61,14 +59,20 @@ def marker(look: Look, x: float, y: float, hollow: bool = False, said: str = "",
     )
 
 
-def swatch(look: Look, strong: bool = False, hollow: bool = False) -> Markup:
+def label(
+    text: str, x: float, y: float, size: float, anchor: str = "middle", fill: str = "var(--ink)", bold: bool = False
+) -> Markup:
+    """A line of text."""
+    weight = 600 if bold else None
+    return element("text", text, x=x, y=y, text_anchor=anchor, font_size=size, fill=fill, font_weight=weight)
+
+
+def swatch(look: Look, strong: bool) -> Markup:
     """A piece of line and the marker, for a key; an SVG of its own, 34 by 14."""
-    return element(
-        "svg", swatch_marks(look, strong, hollow), viewBox="0 0 34 14", width=34, height=14, aria_hidden="true"
-    )
+    return element("svg", swatch_marks(look, strong), viewBox="0 0 34 14", width=34, height=14, aria_hidden="true")
 
 
-def swatch_marks(look: Look, strong: bool = False, hollow: bool = False) -> Markup:
+def swatch_marks(look: Look, strong: bool) -> Markup:
     """What a swatch consists of."""
     line = element(
         "path",
@@ -77,7 +81,7 @@ def swatch_marks(look: Look, strong: bool = False, hollow: bool = False) -> Mark
         stroke_dasharray=look.dash or None,
         stroke_width=3 if strong else 2,
     )
-    return line + (marker(look, 17, 7, hollow) if look.marker != "none" else Markup(""))
+    return line + (marker(look, 17, 7) if look.marker != "none" else Markup(""))
 
 
 def as_file(svg: str) -> str:

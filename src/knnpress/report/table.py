@@ -12,8 +12,6 @@ from markupsafe import Markup
 from knnpress.files import csv_text
 from knnpress.html import render
 
-__all__ = ["Cell", "Column", "Table", "as_csv", "as_html", "as_markdown", "markdown_text"]
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -81,7 +79,7 @@ def as_html(table: Table, fold: bool = False) -> Markup:
 
 
 def as_csv(table: Table) -> str:
-    """One line a row, numbers as numbers, and no cell that a spreadsheet would take for a formula."""
+    """A line per row, numbers as numbers, and no cell that a spreadsheet would take for a formula."""
     group = [table.group_title] if table.group_title else []
     heads = [part for column in table.columns for part in column.parts or (column.title,)]
     lines = [[_csv_cell(head) for head in (*group, *heads)]]

@@ -19,8 +19,6 @@ from knnpress.report.read import Results, read_results
 from knnpress.report.svg import as_file
 from knnpress.report.table import Table, as_csv, as_markdown, markdown_text
 
-__all__ = ["Written", "write_report"]
-
 
 @dataclass(frozen=True)
 class Written:
@@ -154,7 +152,7 @@ def _figures(findings: Findings, names: dict[str, str]) -> dict[str, str]:
 
 
 def _remove_older(folder: Path, names: dict[str, str], drawn: dict[str, str]) -> None:
-    """Remove figures of an earlier report that this one has not: they may show data that are not to be shown."""
+    """Remove figures of an earlier report that this one does not have: they may show data that must not be shown."""
     kinds = ("curves", "prototypes", "map", "confusion", "suspects", "montage")
     known = {"headline", "ranks", "overview", *(f"{stem}-{kind}" for stem in names.values() for kind in kinds)}
     known |= {f"{stem}-curves-{k}" for stem in names.values() for k in range(1, 20)}

@@ -14,10 +14,8 @@ from knnpress.geometries.base import Geometry, SmoothGeometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["ClassCentroids"]
-
-_MOST_SEEDS, _MOST_SERVED = 256, 2048  # points of a class that clusters may begin at, and are judged by
-_ROUNDS = 2  # in which prototypes are given to the classes that err
+_MOST_SEEDS, _MOST_SERVED = 256, 2048  # points of a class that may start a cluster, and that judge it
+_ROUNDS = 2  # of giving more prototypes to the classes that err
 _SLACK = 10.0  # errors may be counted by distances solved more loosely than those of a descent's first steps
 
 
@@ -33,9 +31,9 @@ class ClassCentroids(BaseEstimator):
         Rounds of assigning points and moving centroids.
     quotas : {"size", "need"}
         How many each class gets: in proportion to its size, or by how many of its points are closer to a centroid of
-        another class, in the geometry of the classifier. By need half of what one a class leaves is given by the
-        errors of those, the rest by the errors that remain: an object that looks the same from all sides keeps few,
-        and the others get more.
+        another class, in the geometry of the classifier. By need, each class gets one; half of the rest go to the
+        classes that err with these, the other half to those that still err then. An object that looks the same from
+        all sides keeps few, and the others get more.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class ClassCentroids(BaseEstimator):
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
-        """Return `n_prototypes` centroids (one a class, if None), classes in sorted order."""
+        """Return `n_prototypes` centroids (one per class, if None), classes in sorted order."""
         if self.quotas not in ("size", "need"):
             raise ValueError(f"quotas is {self.quotas!r}; choose 'size' or 'need'")
         n_classes = len(np.unique(y))
@@ -83,14 +81,14 @@ class ClassCentroids(BaseEstimator):
             distance, index = nearest(geometry.distances_to(Z), X, k, 1, n_jobs)
             W = np.zeros((len(X), k))
             W[np.arange(len(X)), index[:, 0]] = weight
-            empty = W.sum(axis=0) == 0  # a centroid that lost its points starts again at the worst served one
+            empty = W.sum(axis=0) == 0  # a centroid that lost its points starts again at the worst-served point
             W[distance[:, 0].argsort()[::-1][: empty.sum()], np.flatnonzero(empty)] = 1.0
             Z = geometry.centroid_step(X, W / W.sum(axis=0), Z, n_jobs)
         return Z
 
 
 def _seeds(X: Array, weight: Array, k: int, geometry: Geometry, n_jobs: int | None) -> list[int]:
-    """k distinct rows, each next one that which brings all points nearest (the first phase of PAM).
+    """k distinct rows, each chosen to bring all points as near as possible (the first phase of PAM).
 
     Nothing is drawn at random, so that no start depends on the order of the points.
     """
@@ -107,7 +105,7 @@ def _seeds(X: Array, weight: Array, k: int, geometry: Geometry, n_jobs: int | No
 
 
 def _evenly(n: int, most: int) -> Indices:
-    """At most so many of n rows, evenly taken."""
+    """At most so many of n rows, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
@@ -126,8 +124,7 @@ def _wrong(
     """Whether the nearest centroid is of another class, (n,)."""
     Z = np.concatenate(centroids)
     _, index = nearest(_rough_distances(geometry, Z), X, len(Z), 1, n_jobs)
-    wrong: Array = _labels(y, quotas)[index[:, 0]] != y
-    return wrong
+    return _labels(y, quotas)[index[:, 0]] != y
 
 
 def _rough_distances(geometry: Geometry, Z: Array) -> Callable[[Array], Array]:

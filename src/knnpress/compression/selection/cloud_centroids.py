@@ -1,4 +1,4 @@
-"""Where clouds are learned from: k-means of the points of alike clouds of a class."""
+"""Where the learning of clouds begins: k-means of the points of similar clouds of a class."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from knnpress.geometries.clouds import k_means, mass_of
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["CloudCentroids"]
-
-_MOST_POINTS = 4000  # of a group, the heaviest, that k-means sees
+_MOST_POINTS = 4000  # of a group, the heaviest ones, are given to k-means
 
 
 class CloudCentroids(BaseEstimator):

@@ -13,8 +13,6 @@ from knnpress.compression.selection.quotas import class_quotas
 from knnpress.geometries.base import Geometry
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["Condensed"]
-
 
 class Condensed(BaseEstimator):
     """Condensed nearest neighbours (CNN): a subset that classifies every training point right.

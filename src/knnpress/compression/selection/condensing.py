@@ -12,8 +12,6 @@ from knnpress.geometries.base import Geometry
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["GrowingSubset", "grow", "warn_of_fewer"]
-
 
 class GrowingSubset:
     """Rows chosen so far, and which of them is nearest to each training point.
@@ -59,7 +57,7 @@ class GrowingSubset:
         self.chosen[rows] = True
 
     def recheck(self) -> None:
-        """Search anew among all chosen rows, as a classifier does; distances found singly may round differently."""
+        """Search again among all chosen rows, as a classifier does; distances found singly may round differently."""
         self.distance, self.owner = self._nearest(self.rows)
         self.wrong = self.y[self.rows][self.owner] != self.y
 
@@ -119,9 +117,9 @@ def grow(
 def _warn_of_wrong(name: str, wrong: Array) -> None:
     if wrong.any():
         warnings.warn(
-            f"{name}: {wrong.sum()} of {len(wrong)} training points stay wrong although chosen, e.g. "
+            f"{name}: {wrong.sum()} of {len(wrong)} training points are wrong although they were chosen, e.g. "
             f"X[{wrong.argmax()}]: no nearer to itself than to a prototype of another class. Points are equal but for "
-            "their labels, or the distance is not least at the point itself, as with Sinkhorn's 'transport' and 'dual'",
+            "their labels, or a point is not the nearest to itself, as with Sinkhorn's 'transport' and 'dual'",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -15,8 +15,6 @@ from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import Geometry
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["FastCondensed"]
-
 
 class FastCondensed(BaseEstimator):
     """Fast condensed nearest neighbours (FCNN): a subset that classifies every training point right.

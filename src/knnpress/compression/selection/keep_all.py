@@ -9,8 +9,6 @@ from knnpress.compression.prototypes import Prototypes
 from knnpress.geometries.base import Geometry
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["KeepAll"]
-
 
 class KeepAll(BaseEstimator):
     """Keep every training point: full nearest-neighbour classification, what all else is measured against."""

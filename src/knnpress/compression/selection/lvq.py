@@ -10,8 +10,6 @@ from knnpress.compression.selection.centroids import ClassCentroids
 from knnpress.geometries import Geometry, SmoothGeometry
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["LearningVectorQuantization"]
-
 _PROBES = 200  # points that set the length of a step
 
 
@@ -62,7 +60,7 @@ class LearningVectorQuantization(BaseEstimator):
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
-        """Return `n_prototypes` learned prototypes (one a class, if None).
+        """Return `n_prototypes` learned prototypes (one per class, if None).
 
         Points are met in random order, or drawn with odds as their weights. The trace holds "error_curve", the share
         of points of each epoch that were wrong when met. `callback` is called after each epoch, with the fact "error".

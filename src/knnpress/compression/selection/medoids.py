@@ -14,8 +14,6 @@ from knnpress.execution.threads import BLOCK_BYTES
 from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["Medoids"]
-
 Between = Callable[[Indices, Indices], Array]
 
 
@@ -46,7 +44,7 @@ class Medoids(BaseEstimator):
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
-        """Return `n_prototypes` medoids (one a class, if None), classes in sorted order.
+        """Return `n_prototypes` medoids (one per class, if None), classes in sorted order.
 
         `callback` is called after each class, with the fact "distance", the mean one to a medoid; where it asks to
         stop, the classes to come keep their starts.

@@ -10,9 +10,7 @@ from knnpress.compression.selection.subsample import Subsample
 from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["RandomMutation"]
-
-_AHEAD = 32  # columns of distances made at once: one at a time would prepare X anew for each
+_AHEAD = 32  # columns of distances made at once: one at a time would prepare X again for each
 
 
 class RandomMutation(BaseEstimator):
@@ -20,7 +18,7 @@ class RandomMutation(BaseEstimator):
 
     Each mutation exchanges a random prototype for a random training point, of whatever class. It stays if the training
     error is no higher: so the error never rises, and mutations that change nothing can still lead off a plateau.
-    Undone without a look are those that would repeat a prototype or leave a class without one.
+    Mutations that would repeat a prototype or leave a class without one are not tried.
 
     Parameters
     ----------
@@ -47,7 +45,7 @@ class RandomMutation(BaseEstimator):
         n_jobs: int | None = None,
         callback: Callback | None = None,
     ) -> Prototypes:
-        """Return `n_prototypes` rows of X (one a class, if None).
+        """Return `n_prototypes` rows of X (one per class, if None).
 
         The trace holds "error_curve", the (weighted) training error at the start and after each mutation. `callback`
         is called as often, with the fact "error".
@@ -76,7 +74,7 @@ class RandomMutation(BaseEstimator):
 
 
 class _Climb:
-    """The prototypes of the moment, `chosen` (which it changes), and whom each of them serves.
+    """The current prototypes, `chosen` (changed in place), and the points that each of them serves.
 
     Parameters
     ----------

@@ -6,8 +6,6 @@ import numpy as np
 
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["class_quotas", "raise_quotas"]
-
 _EVENLY = 0.05  # share of a class that counts as errors in any case
 
 
@@ -48,8 +46,8 @@ def raise_quotas(
     quotas : list of (rows, quota)
         As `class_quotas` returns them.
     errors : ndarray of shape (n_classes,)
-        Weight of the points of each class that are closer to a prototype of another. One in twenty of a class is added,
-        so that sets that err little are shared out by size.
+        Weight of the points of each class that are closer to a prototype of another. A twentieth
+        of each class is added, so that sizes decide where there are few errors.
     n_more : int
         At most as many as there are rows left.
     weight : ndarray of shape (n,)

@@ -15,11 +15,9 @@ from knnpress.geometries.base import Geometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-__all__ = ["Reduced"]
-
 
 class Reduced(BaseEstimator):
-    """Reduced nearest neighbours (RNN): `Condensed`, then each point is dropped that none needs to be right.
+    """Reduced nearest neighbours (RNN): `Condensed`, without the points that no other needs in order to be right.
 
     Points are tried in the order in which they were added, and never the last one of a class. Where condensing left
     training points wrong, it is the others that must stay right.
@@ -65,7 +63,7 @@ class Reduced(BaseEstimator):
         before = condensed.labels[D.argmin(axis=1)] != y
 
         def judged(dropped: list[int]) -> tuple[Indices, Array]:
-            """What is left, in order, and whom a classifier gets wrong with it."""
+            """What is left, in order, and which points a classifier gets wrong with it."""
             rows = _classes_first(np.delete(chosen, dropped), y)
             _, index = nearest(geometry.distances_to(X[rows]), X, len(rows), 1, n_jobs)
             return rows, y[rows][index[:, 0]] != y

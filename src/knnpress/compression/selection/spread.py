@@ -8,8 +8,6 @@ from knnpress.geometries.base import Geometry
 from knnpress.neighbors import nearest
 from knnpress.typing import Array
 
-__all__ = ["spread"]
-
 
 def spread(X: Array, k: int, geometry: Geometry, rng: np.random.Generator, n_jobs: int | None) -> list[int]:
     """k distinct rows far from each other: each next one drawn with odds that grow with its distance (k-means++)."""

@@ -10,8 +10,6 @@ from knnpress.compression.selection.quotas import class_quotas
 from knnpress.geometries.base import Geometry
 from knnpress.typing import Array, Callback, Labels
 
-__all__ = ["Subsample"]
-
 
 class Subsample(BaseEstimator):
     """Draw training points at random, in proportion to the classes, at least one of each: the paper's start of SCC."""

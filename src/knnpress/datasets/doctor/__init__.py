@@ -35,7 +35,9 @@ def as_point_set(raw: RawPoints) -> tuple[PointSet | None, list[Finding]]:
         return None, [Finding("no points", f"X has shape {X.shape}", cure)]
     if raw.y is not None and len(raw.y) != len(X):
         found = f"{len(raw.y)} labels for {len(X)} points"
-        return None, [Finding("labels do not match", found, "give one label a point; which are missing cannot be told")]
+        return None, [
+            Finding("labels do not match", found, "give one label per point; which are missing cannot be told")
+        ]
     kind: Kind = "matrices" if X.ndim == 3 else "histograms" if raw.are_histograms else "vectors"
     cost = raw.ground_cost
     if cost is not None:

@@ -10,8 +10,6 @@ import numpy as np
 from knnpress.execution.threads import row_blocks
 from knnpress.typing import Array, Indices, Labels
 
-__all__ = ["Finding", "Kind", "PointSet", "blocks", "listed", "sizes"]
-
 Kind: TypeAlias = Literal["matrices", "histograms", "vectors"]
 
 

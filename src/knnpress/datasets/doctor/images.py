@@ -13,8 +13,6 @@ from knnpress.datasets.doctor.findings import Finding
 from knnpress.datasets.folder import Companion, FoundImage, images_below
 from knnpress.typing import Indices
 
-__all__ = ["examine_images"]
-
 _SMALL = 8  # pixels of a side, below which there is little to describe
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed
 from knnpress.typing import Array, Labels
 
-__all__ = ["examine_copies", "examine_labels"]
-
 
 def examine_labels(points: PointSet) -> list[Finding]:
     """Missing labels, labels that are no classes, and classes too small to learn."""

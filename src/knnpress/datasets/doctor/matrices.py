@@ -11,8 +11,6 @@ from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.spd import check_spd
 from knnpress.typing import Array, Indices
 
-__all__ = ["examine_matrices", "shrink", "suggested_shrinkage", "symmetrised"]
-
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 _SYMMETRY = 1e-8  # relative asymmetry that every geometry takes for rounding
@@ -146,5 +144,4 @@ def _block_eigenvalues(X: Array) -> Array:
         R = np.clip(X / root[:, :, None] / root[:, None, :], -1e3, 1e3)
     lost = ((variance <= 0) & (np.abs(X).max(axis=2) > 0)).any(axis=1)
     R[lost] = -np.eye(X.shape[1])
-    values: Array = np.linalg.eigvalsh(0.5 * (R + R.transpose(0, 2, 1)))
-    return values
+    return np.linalg.eigvalsh(0.5 * (R + R.transpose(0, 2, 1)))

@@ -8,8 +8,6 @@ from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed,
 from knnpress.geometries.histogram import check_histograms
 from knnpress.typing import Array
 
-__all__ = ["examine_cost", "examine_finiteness", "examine_histograms", "examine_scale", "examine_vectors"]
-
 _TINY = float(np.finfo(np.float64).tiny)
 _SYMMETRY = 1e-8  # relative asymmetry that is taken for rounding
 _FAR = 1e-150, 1e150  # beyond, squares leave the range of doubles
@@ -125,7 +123,7 @@ def examine_cost(M: Array, n_bins: int) -> list[Finding]:
         i, j = (int(k) for k in np.argwhere(free)[0])
         found = f"bins {i} and {j}, and {free.sum()} entries in all"
         findings.append(
-            Finding("different bins at no cost", found, "merge them: no distance sees which", severity="note")
+            Finding("different bins at no cost", found, "merge them: no distance tells them apart", severity="note")
         )
     positive = M[M > 0]
     if positive.size and M.max() > 1e5 * np.median(positive):

@@ -12,8 +12,6 @@ from knnpress.learning.optim.base import Evaluate, Follow, Optimum, in_rows
 from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.typing import Array
 
-__all__ = ["minimize_batches"]
-
 
 def minimize_batches(
     batches: Sequence[Evaluate],
@@ -103,7 +101,7 @@ class _Sum:
         self.gradient = self.gradient + evaluation.gradient
 
     def mean(self) -> Evaluation:
-        """The mean of them; the sum begins anew."""
+        """The mean of them; the sum begins again."""
         (loss, error), gradient = self.facts / self.n, self.gradient / self.n
         self._clear()
         return Evaluation(float(loss), gradient, float(error))

@@ -12,8 +12,6 @@ from knnpress.learning.objective import Evaluation
 from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
-__all__ = ["Evaluate", "Follow", "Method", "Optimum", "Reason", "dot", "in_rows"]
-
 Evaluate = Callable[[Array], Evaluation]
 #: Called with the number of an iteration, u and its evaluation; a true answer stops the descent there
 Follow = Callable[[int, Array, Evaluation], bool | None]

@@ -10,8 +10,6 @@ from knnpress.learning.optim.line_search import line_search
 from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
-__all__ = ["Lbfgs"]
-
 _MEMORY = 20  # steps from which the curvature is known
 
 

@@ -10,8 +10,6 @@ from knnpress.learning.objective import Evaluation
 from knnpress.learning.optim.base import Evaluate, dot
 from knnpress.typing import Array
 
-__all__ = ["line_search"]
-
 _DECREASE = 1e-3  # share of what the slope promises that a step must bring
 _MOST_TRIALS = 20  # evaluations
 

@@ -16,8 +16,6 @@ from knnpress.learning.optim.paper import AdaptiveDescent, ConjugateGradient
 from knnpress.learning.state import DescentState, SaveState
 from knnpress.typing import Array
 
-__all__ = ["minimize"]
-
 _SPAN = 10  # iterations that a loss must have been flat for
 
 _METHODS: dict[str, Callable[[float], Method]] = {
@@ -70,7 +68,7 @@ def minimize(
     """
     if method not in _METHODS:
         raise ValueError(f"optimizer is {method!r}; choose 'lbfgs', 'cg' or 'descent'")
-    with one_blas_thread:  # throughout: to enter it anew for every evaluation takes longer
+    with one_blas_thread:  # throughout: entering it again for every evaluation takes longer
         return _minimize(
             evaluate, u, _METHODS[method](learning_rate), max_iter, tol, gradient_tol, callback, state, keep
         )

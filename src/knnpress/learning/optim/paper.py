@@ -10,8 +10,6 @@ from knnpress.learning.optim.line_search import line_search
 from knnpress.learning.state import Arrays
 from knnpress.typing import Array
 
-__all__ = ["AdaptiveDescent", "ConjugateGradient"]
-
 
 class ConjugateGradient:
     """Conjugate gradients of Polak and Ribière, restarted where they point uphill."""
@@ -25,7 +23,7 @@ class ConjugateGradient:
         g = now.gradient
         if not self.direction.size or dot(g, self.direction) >= 0:
             self.direction, self.last_loss = -g, now.loss + 0.5 * float(np.sqrt(dot(g, g)))
-        # as far as would bring what the last step brought
+        # as far as would gain as much as the last step did
         first = min(1.0, 2.02 * (now.loss - self.last_loss) / dot(g, self.direction))
         found = line_search(evaluate, u, now, self.direction, first, curvature=0.4)
         if found is None and not np.array_equal(self.direction, -g):

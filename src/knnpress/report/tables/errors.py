@@ -10,6 +10,8 @@ from knnpress.report.looks import is_full, title_of
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import (
     TEST,
+    VERSUS,
+    columns_at,
     empty_cell,
     grade,
     in_percent,
@@ -24,8 +26,6 @@ from knnpress.report.tables.parts import (
     versus_cell,
     whisker,
 )
-
-__all__ = ["errors", "minus_full", "overviews", "same_size"]
 
 
 def overviews(cases: dict[str, list[Case]]) -> list[Table]:
@@ -44,10 +44,7 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
         columns = [
             Column("data set", left=True),
             Column("full 1-NN, error %", ("full mean %", "full std %")),
-            *(
-                Column(f"at {formatting.ratio_of(r)}", tuple(f"{p} at {formatting.ratio_of(r)}" for p in parts))
-                for r in ratios
-            ),
+            *columns_at(ratios, parts),
         ]
         rows = []
         for case in members:
@@ -178,20 +175,13 @@ def _error_cell(case: Case, method: str, ratio: float) -> Cell:
 def same_size(cases: list[Case]) -> Table:
     """Ours minus every other method of the same size."""
     ratios = sorted({ratio for case in cases for ratio in case.ratios})
-    parts = ("difference", "low", "high", "p worse", "p better")
-    columns = [
-        Column("ours minus", left=True),
-        *(
-            Column(f"at {formatting.ratio_of(r)}", tuple(f"{p} at {formatting.ratio_of(r)}" for p in parts))
-            for r in ratios
-        ),
-    ]
+    columns = [Column("ours minus", left=True), *columns_at(ratios, VERSUS)]
     groups = []
     for case in cases:
         rows = [
             [
                 Cell(title_of(method)),
-                *(versus_cell(case.compare((str(case.ours), r), (method, r)), len(parts)) for r in ratios),
+                *(versus_cell(case.compare((str(case.ours), r), (method, r))) for r in ratios),
             ]
             for method in (rivals_of(case) if case.ours else ())
         ]

@@ -10,8 +10,6 @@ from knnpress.report.read import DataSet
 from knnpress.report.table import Cell, Column, Table
 from knnpress.typing import Array
 
-__all__ = ["confusion_table", "suspects_table"]
-
 
 def suspects_table(data: DataSet, suspects: Suspects, what: str) -> Table:
     """Training points that may be mislabelled."""

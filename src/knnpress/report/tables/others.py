@@ -7,67 +7,31 @@ from knnpress.report.analysis import Case
 from knnpress.report.looks import is_full, title_of
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import (
-    empty_cell,
-    in_percent,
-    kept_text,
-    mean_in,
+    VERSUS,
+    columns_at,
+    kept_cell,
     mean_std,
+    query_cell,
     quotient,
     summary_cell,
     value_in,
     versus_cell,
 )
 
-__all__ = ["other_distances", "other_models"]
-
 
 def other_models(case: Case) -> Table:
     """Ours at each ratio, and everything that has no ratio: error, size, time, and ours minus it."""
-    parts = ("difference", "low", "high", "p worse", "p better")
     columns = [
         Column("model", left=True),
         Column("error, %", ("error mean %", "error std %")),
         Column("prototypes or points kept", ("prototypes", "share of training set %")),
         Column("training", ("training s mean", "training s std")),
         Column("a query", ("query us mean",)),
-        *(
-            Column(
-                f"ours at {formatting.ratio_of(r)} minus it", tuple(f"{p} at {formatting.ratio_of(r)}" for p in parts)
-            )
-            for r in case.ratios
-            if case.ours
-        ),
+        *columns_at(case.ratios if case.ours else [], VERSUS, "ours at {} minus it"),
     ]
     models: list[tuple[str, float | None]] = [(case.ours, ratio) for ratio in case.ratios] if case.ours else []
     models += [(method, None) for method in case.methods if case.records(method, None)]
-    rows = []
-    for method, ratio in models:
-        if case.summary(method, ratio) is None:
-            continue
-        size = case.summary(method, ratio, lambda r: None if r.n_prototypes is None else float(r.n_prototypes))
-        share = case.share(method, ratio)
-        train = case.summary(method, ratio, lambda r: r.train_seconds)
-        query = case.summary(method, ratio, lambda r: r.query_seconds)
-        differences = [
-            empty_cell(len(parts))
-            if method == case.ours
-            else versus_cell(case.compare((case.ours, r), (method, ratio)), len(parts))
-            for r in case.ratios
-            if case.ours
-        ]
-        title = title_of(method) + (f" at {formatting.ratio_of(ratio)}" if ratio is not None else "")
-        rows.append(
-            [
-                Cell(title, mark="ours" if method == case.ours else ""),
-                summary_cell(case.summary(method, ratio)),
-                Cell(kept_text(case, method, ratio), (size.mean if size else None, in_percent(share))),
-                Cell(formatting.duration(train.mean if train else None), (*mean_std(train, 1),)),
-                Cell(
-                    f"{formatting.microseconds(query.mean)} µs" if query else formatting.MISSING, (mean_in(query, 1e6),)
-                ),
-                *differences,
-            ]
-        )
+    rows = [_model(case, *model) for model in models if case.summary(*model) is not None]
     return Table(
         f"{case.data.name}-models",
         "Beside it: other models, their sizes and times",
@@ -76,6 +40,21 @@ def other_models(case: Case) -> Table:
         note="Points of error; ▼ ours errs significantly less, ▲ significantly more, ≈ neither. A query goes through "
         "predict.",
     )
+
+
+def _model(case: Case, method: str, ratio: float | None) -> list[Cell]:
+    train = case.summary(method, ratio, lambda record: record.train_seconds)
+    ours = method == case.ours
+    versus = [None if ours else case.compare((str(case.ours), r), (method, ratio)) for r in case.ratios if case.ours]
+    title = title_of(method) + (f" at {formatting.ratio_of(ratio)}" if ratio is not None else "")
+    return [
+        Cell(title, mark="ours" if ours else ""),
+        summary_cell(case.summary(method, ratio)),
+        kept_cell(case, method, ratio),
+        Cell(formatting.duration(train.mean if train else None), mean_std(train, 1)),
+        query_cell(case.summary(method, ratio, lambda record: record.query_seconds)),
+        *map(versus_cell, versus),
+    ]
 
 
 def other_distances(case: Case) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup
 
@@ -11,33 +11,15 @@ from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, margin
 from knnpress.report.statistics import LEAST_SPLITS, Comparison, Summary
 from knnpress.report.svg import element
-from knnpress.report.table import Cell
-
-__all__ = [
-    "TEST",
-    "empty_cell",
-    "grade",
-    "in_percent",
-    "kept_text",
-    "marks",
-    "mean_in",
-    "mean_std",
-    "quotient",
-    "reach_of",
-    "signs",
-    "signs_html",
-    "summary_cell",
-    "value_in",
-    "variant_title",
-    "verdict",
-    "versus_cell",
-    "whisker",
-]
+from knnpress.report.table import Cell, Column
 
 TEST = (
     "corrected resampled t-test (Nadeau and Bengio 2003: variance (1/k + n_test/n_train) s² of the mean over k splits, "
     "k − 1 degrees of freedom)"
 )
+
+#: The columns of the spreadsheet for one method minus another
+VERSUS = ("difference", "low", "high", "p worse", "p better")
 
 
 def in_percent(share: float | None) -> float | None:
@@ -87,10 +69,16 @@ def variant_title(case: Case) -> str:
     return case.variant or "as planned"
 
 
-def versus_cell(comparison: Comparison | None, parts: int) -> Cell:
-    """Ours minus another, and whether it is significant."""
+def columns_at(ratios: Iterable[float], parts: Sequence[str], title: str = "at {}") -> list[Column]:
+    """A column for each ratio, of several in the spreadsheet."""
+    names = map(formatting.ratio_of, ratios)
+    return [Column(title.format(name), tuple(f"{part} at {name}" for part in parts)) for name in names]
+
+
+def versus_cell(comparison: Comparison | None) -> Cell:
+    """Ours minus another, and whether it is significant: `VERSUS`."""
     if comparison is None:
-        return empty_cell(parts)
+        return empty_cell(len(VERSUS))
     c = comparison
     sign = "" if c.worse is None else "▲" if c.worse else "▼" if c.better else "≈"
     said = {"▲": "significantly more", "▼": "significantly less", "≈": "no significant difference", "": "not judged"}[
@@ -183,3 +171,15 @@ def kept_text(case: Case, method: str, ratio: float | None) -> str:
     """How many points a model keeps, and their share of the training set."""
     size, share = case.summary(method, ratio, lambda record: record.n_prototypes), case.share(method, ratio)
     return f"{size.mean:,.0f} ({formatting.percent(share)} %)" if size and share else formatting.MISSING
+
+
+def kept_cell(case: Case, method: str, ratio: float | None) -> Cell:
+    """The same, and both numbers."""
+    size = case.summary(method, ratio, lambda record: record.n_prototypes)
+    return Cell(kept_text(case, method, ratio), (size.mean if size else None, in_percent(case.share(method, ratio))))
+
+
+def query_cell(seconds: Summary | None) -> Cell:
+    """The time of a query."""
+    text = f"{formatting.microseconds(seconds.mean)} µs" if seconds else formatting.MISSING
+    return Cell(text, (mean_in(seconds, 1e6),))

@@ -10,8 +10,6 @@ from knnpress.report.statistics import summarize
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import TEST, in_percent, kept_text
 
-__all__ = ["others_win", "ranks_table"]
-
 
 def others_win(wins: list[Win]) -> Table:
     """Every cell in which another method errs significantly less than ours, the greatest difference first."""

@@ -14,8 +14,6 @@ from knnpress.report.statistics import Summary
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import mean_std
 
-__all__ = ["everything", "failures", "settings"]
-
 
 def settings(cases: dict[str, list[Case]]) -> Table:
     """The parameters that ours ran with."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, cells_of
-from knnpress.report.paper import PAPER, PARTIAL
+from knnpress.report.paper import PAPER, PARTIAL, Printed
 from knnpress.report.statistics import Summary
 from knnpress.report.table import Cell, Column, Table
-from knnpress.report.tables.parts import empty_cell, mean_in, mean_std, quotient
-
-__all__ = ["speed_ups", "training_times"]
+from knnpress.report.tables.parts import empty_cell, kept_cell, mean_std, query_cell, quotient
 
 
 def speed_ups(cases: dict[str, list[Case]]) -> Table:
@@ -25,64 +26,39 @@ def speed_ups(cases: dict[str, list[Case]]) -> Table:
         Column("as good as full", ("not significantly worse",), left=True),
         Column("the paper", ("paper mean", "paper std", "paper matches full"), left=True),
     ]
-    groups = []
-    for name, some in cases.items():
-        case, rows = some[0], []
-        if case.variant or not case.ours:
-            continue
-        against = {cell.ratio: cell for cell in cells_of(case)}
-        for ratio in case.ratios:
-            share = case.share(case.ours, ratio)
-            distances = case.summary(case.ours, ratio, quotient("full_distance_seconds", "distance_seconds"))
-            end = case.summary(case.ours, ratio, quotient("full_query_seconds", "query_seconds"))
-            if share is None:
-                continue
-            full = case.summary(case.ours, ratio, lambda r: r.full_query_seconds)
-            query = case.summary(case.ours, ratio, lambda r: r.query_seconds)
-            size = case.summary(case.ours, ratio, lambda r: r.n_prototypes)
-            printed = PAPER.get(name, {}).get(ratio)
-            rows.append(
-                [
-                    Cell(formatting.ratio_of(ratio)),
-                    Cell(
-                        f"{size.mean:,.0f} ({formatting.percent(share)} %)" if size else formatting.MISSING,
-                        (size.mean if size else None, 100 * share),
-                    ),
-                    Cell(f"{1 / share:.1f}", (1 / share,)),
-                    _factor(distances, share),
-                    _factor(end, share),
-                    Cell(
-                        f"{formatting.microseconds(full.mean)} µs" if full else formatting.MISSING,
-                        (mean_in(full, 1e6),),
-                    ),
-                    Cell(
-                        f"{formatting.microseconds(query.mean)} µs" if query else formatting.MISSING,
-                        (mean_in(query, 1e6),),
-                    ),
-                    _as_good(against.get(ratio)),
-                    Cell(
-                        f"{printed.speed_up:g} ± {printed.speed_up_std:g}{' ✓' if printed.matches_full else ''}"
-                        if printed
-                        else formatting.MISSING,
-                        (printed.speed_up, printed.speed_up_std, printed.matches_full) if printed else (None,) * 3,
-                    ),
-                ]
-            )
-        if rows:
-            groups.append((case.data.title, rows))
-    known = any(name in PAPER for name in cases)
-    return Table(
-        "speed-up",
-        "Speed-up of testing",
-        columns if known else columns[:-1],
-        groups if known else [(title, [row[:-1] for row in rows]) for title, rows in groups],
-        "data set",
+    note = (
         "Time of a query against the full training set, divided by the time against the prototypes, both measured back "
         "to back; in brackets, how much that is of the training points per prototype. “Distances alone” "
         "is without pruning on either side; “end to end” is through predict, the full set by all its distances. ✓: not "
         "significantly worse than the full set (the same test)."
-        f"{' The figures of the paper come from another machine.' if known else ''}",
     )
+    if _in_paper(cases):
+        note += " The figures of the paper come from another machine."
+    groups = [(case.data.title, _rows(case, _speed_up)) for case in _plain(cases)]
+    return _beside_the_paper(Table("speed-up", "Speed-up of testing", columns, groups, "data set", note), cases, 1)
+
+
+def _speed_up(case: Case, ratio: float, printed: Printed | None) -> list[Cell] | None:
+    ours = str(case.ours)
+    share = case.share(ours, ratio)
+    if share is None:
+        return None
+    cell = next((cell for cell in cells_of(case) if cell.ratio == ratio), None)
+    paper = empty_cell(3)
+    if printed:
+        text = f"{printed.speed_up:g} ± {printed.speed_up_std:g}{' ✓' if printed.matches_full else ''}"
+        paper = Cell(text, (printed.speed_up, printed.speed_up_std, printed.matches_full))
+    return [
+        Cell(formatting.ratio_of(ratio)),
+        kept_cell(case, ours, ratio),
+        Cell(f"{1 / share:.1f}", (1 / share,)),
+        _factor(case.summary(ours, ratio, quotient("full_distance_seconds", "distance_seconds")), share),
+        _factor(case.summary(ours, ratio, quotient("full_query_seconds", "query_seconds")), share),
+        query_cell(case.summary(ours, ratio, lambda record: record.full_query_seconds)),
+        query_cell(case.summary(ours, ratio, lambda record: record.query_seconds)),
+        _as_good(cell),
+        paper,
+    ]
 
 
 def _factor(summary: Summary | None, share: float) -> Cell:
@@ -107,58 +83,60 @@ def training_times(cases: dict[str, list[Case]]) -> Table:
         Column("the paper's own figure", ("paper s",)),
         Column("paper ÷ ours", ("paper / ours",)),
     ]
+    note = "Hyper-parameters given."
+    if _in_paper(cases):
+        note = (
+            "Hyper-parameters given, as in the table of the paper. "
+            "Its machine was another, so the last column compares programs and machines together."
+        )
     groups = []
-    for name, some in cases.items():
-        case = some[0]
-        if case.variant or not case.ours:
-            continue
-        rows = []
-        for ratio in case.ratios:
-            train = case.summary(case.ours, ratio, lambda r: r.train_seconds)
-            if train is None:
-                continue
-            cpu = case.summary(case.ours, ratio, lambda r: r.train_cpu_seconds)
-            old = case.summary(f"{case.ours} paper", ratio, lambda r: r.train_seconds)
-            printed = PAPER.get(name, {}).get(ratio)
-            ratio_to = (
-                printed.train_seconds / train.mean if printed and train.mean > 0 and name not in PARTIAL else None
-            )
-            rows.append(
-                [
-                    Cell(formatting.ratio_of(ratio)),
-                    Cell(_seconds(train), mean_std(train, 1)),
-                    Cell(formatting.duration(cpu.mean if cpu else None), (cpu.mean if cpu else None,)),
-                    Cell(_seconds(old), mean_std(old, 1)),
-                    Cell(
-                        formatting.duration(printed.train_seconds if printed else None),
-                        (printed.train_seconds if printed else None,),
-                    ),
-                    Cell(
-                        f"{ratio_to:.0f} ×"
-                        if ratio_to and ratio_to >= 10
-                        else f"{ratio_to:.1f} ×"
-                        if ratio_to
-                        else formatting.MISSING,
-                        (ratio_to,),
-                    ),
-                ]
-            )
-        if rows:
-            groups.append(
-                (case.data.title + (" (a part of the paper's data: no ratio)" if name in PARTIAL else ""), rows)
-            )
-    known = any(name in PAPER for name in cases)
-    return Table(
-        "training-time",
-        "Training time",
-        columns if known else columns[:-2],
-        groups if known else [(title, [row[:-2] for row in rows]) for title, rows in groups],
-        "data set",
-        "Hyper-parameters given, as in the table of the paper. "
-        "Its machine was another, so the last column compares programs and machines together."
-        if known
-        else "Hyper-parameters given.",
-    )
+    for case in _plain(cases):
+        aside = " (a part of the paper's data: no ratio)" if case.data.name in PARTIAL else ""
+        groups.append((case.data.title + aside, _rows(case, _training_time)))
+    return _beside_the_paper(Table("training-time", "Training time", columns, groups, "data set", note), cases, 2)
+
+
+def _training_time(case: Case, ratio: float, printed: Printed | None) -> list[Cell] | None:
+    train = case.summary(str(case.ours), ratio, lambda record: record.train_seconds)
+    if train is None:
+        return None
+    cpu = case.summary(str(case.ours), ratio, lambda record: record.train_cpu_seconds)
+    old = case.summary(f"{case.ours} paper", ratio, lambda record: record.train_seconds)
+    theirs = printed.train_seconds if printed else None
+    factor = theirs / train.mean if theirs and train.mean > 0 and case.data.name not in PARTIAL else None
+    text = f"{factor:.{0 if factor >= 10 else 1}f} ×" if factor else formatting.MISSING
+    return [
+        Cell(formatting.ratio_of(ratio)),
+        Cell(_seconds(train), mean_std(train, 1)),
+        Cell(formatting.duration(cpu.mean if cpu else None), (cpu.mean if cpu else None,)),
+        Cell(_seconds(old), mean_std(old, 1)),
+        Cell(formatting.duration(theirs), (theirs,)),
+        Cell(text, (factor,)),
+    ]
+
+
+def _plain(cases: dict[str, list[Case]]) -> list[Case]:
+    """The plain experiments that ours is in."""
+    return [some[0] for some in cases.values() if some[0].ours and not some[0].variant]
+
+
+def _rows(case: Case, row: Callable[[Case, float, Printed | None], list[Cell] | None]) -> list[list[Cell]]:
+    printed = PAPER.get(case.data.name, {})
+    rows = (row(case, ratio, printed.get(ratio)) for ratio in case.ratios)
+    return [cells for cells in rows if cells]
+
+
+def _in_paper(cases: dict[str, list[Case]]) -> bool:
+    return any(name in PAPER for name in cases)
+
+
+def _beside_the_paper(table: Table, cases: dict[str, list[Case]], n_columns: int) -> Table:
+    """The table without data sets of which nothing is known, and its last columns only where the paper has the data."""
+    groups = [(title, rows) for title, rows in table.groups if rows]
+    if _in_paper(cases):
+        return replace(table, groups=groups)
+    shorter = [(title, [row[:-n_columns] for row in rows]) for title, rows in groups]
+    return replace(table, columns=table.columns[:-n_columns], groups=shorter)
 
 
 def _seconds(summary: Summary | None) -> str:
