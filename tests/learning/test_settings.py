@@ -222,9 +222,19 @@ def test_what_trails_by_far_is_hopeless_and_a_little_is_not(rng):
 
 def test_losses_do_not_depend_on_the_scale_of_the_scores(rng):
     margins = rng.normal(1.0, 1.0, 300)
-    (losses, t), (scaled, u) = (seen(DEFAULT, k * margins).losses("nearest", 0.2) for k in (1.0, 4.0))
-    assert_allclose(losses, scaled, atol=0.02)
-    assert_allclose(t, 4.0 * u, rtol=0.02)
+    one, scaled = (seen(DEFAULT, k * margins) for k in (1.0, 4.0))
+    assert_allclose(one.losses("nearest", 0.2), scaled.losses("nearest", 0.2), atol=0.02)
+    assert_allclose(one.temperature("nearest"), 4.0 * scaled.temperature("nearest"), rtol=0.02)
+
+
+def test_probabilities_are_as_sure_as_the_held_out_points_allow(rng):
+    margins = np.full(2000, 1.0)
+    margins[:200] = -1.0  # one in ten is wrong, and that is what the probability says
+    t = seen(DEFAULT, margins).temperature("soft")
+    assert_allclose(1.0 / (1.0 + np.exp(-t)), 0.9, atol=0.005)
+    for n in (10, 30):  # none of a few is wrong: at most N + 1 of N + 2
+        t = seen(DEFAULT, np.ones(n)).temperature("soft")
+        assert_allclose(1.0 / (1.0 + np.exp(-t)), (n + 1) / (n + 2), atol=0.002)
 
 
 def test_the_nearest_votes_alone_only_where_that_is_better(rng):

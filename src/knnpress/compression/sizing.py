@@ -94,5 +94,5 @@ def _distances(found: Prototypes, X: Array, n_jobs: int | None) -> Array:
 
 def _is_worth_it(smaller: HeldOutResult, larger: HeldOutResult, label_noise: float) -> bool:
     """Whether the larger of two sizes serves held-out points better."""
-    losses, others = (one.losses("soft", label_noise)[0] for one in (larger, smaller))
+    losses, others = (one.losses("soft", label_noise) for one in (larger, smaller))
     return is_better(losses, others, larger.points())

@@ -114,7 +114,7 @@ temperature_ : float
 calibration_ : dict
     How `predict_proba` was calibrated: "method", "temperature" or "none" where no points could be held out, which
     leaves the temperature at 1; "temperature"; "n_settings", those seen on the held-out points; and "held_out_loss",
-    the mean loss of these points at that temperature with the vote of the nearest, or None.
+    the mean loss of these points by which settings were compared, or None.
 distance_levels_ : ndarray of shape (n_classes, 19)
     How far points of each class are from its nearest prototype: levels from the nearest to the farthest point, for
     `outlier_score` and ``predict(X, reject=...)``. Those of points held out in cross-validation, from prototypes

@@ -75,7 +75,7 @@ def choose(
         best[view.name] = best_result(results[view.name], default, comparison_vote, noise)
     winner = view
     if quick is not None and may_learn_in_quick:
-        losses, others = (best[name].losses(comparison_vote, noise)[0] for name in (quick.name, view.name))
+        losses, others = (best[name].losses(comparison_vote, noise) for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
     winning = best.get(winner.name, best[first.name])
@@ -86,7 +86,7 @@ def choose(
         for result in of_view
     ]
     held_out = best.get(winner.name)
-    return Choice(winner, winning.setting, vote, winning.losses(vote, noise)[1], selection, held_out)
+    return Choice(winner, winning.setting, vote, winning.temperature(vote), selection, held_out)
 
 
 def _trainers(view: View, folds: Folds, job: Job, quick: list[Trainer] | None = None) -> list[Trainer]:

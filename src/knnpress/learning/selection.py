@@ -20,6 +20,7 @@ Vote = Literal["nearest", "soft"]
 _N_FOLDS = 5
 _ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
 _HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
+_LEAST_LOG = np.log(1e-12)  # of a probability: a class may have no prototypes
 _TEMPERATURES = (1e-3, 1e2)  # factors of the scores: log-odds are multiplied by a temperature here, not divided
 
 
@@ -78,7 +79,7 @@ class HeldOutResult:
     scores: dict[Vote, list[Array]] = field(default_factory=lambda: {"nearest": [], "soft": []})
     held_out: list[HeldOut] = field(default_factory=list)
     gammas: list[float] = field(default_factory=list)
-    _losses: dict[Any, tuple[Array, float]] = field(default_factory=dict, repr=False)  # a cache
+    _losses: dict[Any, Array] = field(default_factory=dict, repr=False)  # a cache
 
     @property
     def n_folds(self) -> int:
@@ -108,10 +109,10 @@ class HeldOutResult:
         """Whether each point got another label than its own."""
         return np.concatenate(self.scores[vote]).argmax(axis=1) != self.points().labels
 
-    def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> tuple[Array, float]:
-        """Loss of each point at the temperature that suits them best, and that temperature, which multiplies scores.
+    def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> Array:
+        """Loss of each point when scores are multiplied by whatever number suits all of them best.
 
-        The loss is that of learning, without smoothing. A temperature makes settings comparable, since sharpness and
+        The loss is that of learning, without smoothing. The number makes settings comparable, since sharpness and
         smoothing change the scale of scores more than their order.
         """
         key = (vote, label_noise, self.n_folds if n_folds is None else n_folds)
@@ -119,20 +120,34 @@ class HeldOutResult:
             self._losses[key] = self._compute_losses(*key)
         return self._losses[key]
 
-    def _compute_losses(self, vote: Vote, label_noise: float, n_folds: int) -> tuple[Array, float]:
+    def _compute_losses(self, vote: Vote, label_noise: float, n_folds: int) -> Array:
         scores, points = np.concatenate(self.scores[vote][:n_folds]), self.points(n_folds)
-        labels, weight = points.labels, points.weight
         floor = label_noise / (1.0 - label_noise) / scores.shape[1]
-        rows = np.arange(len(labels))
+        rows = np.arange(len(scores))
 
-        def at(log_temperature: float) -> Array:
-            p = log_softmax(np.exp(log_temperature) * scores)[1][rows, labels]
+        def at(temperature: float) -> Array:
+            p = log_softmax(temperature * scores)[1][rows, points.labels]
             return -np.log((p + max(floor, 1e-12)) / (1.0 + floor))
 
-        best = minimize_scalar(
-            lambda t: float(weight @ at(t)), bounds=np.log(_TEMPERATURES), method="bounded", options={"xatol": 0.01}
-        )
-        return at(float(best.x)), float(np.exp(best.x))
+        return at(_best_temperature(lambda t: float(points.weight @ at(t))))
+
+    def temperature(self, vote: Vote) -> float:
+        """What to multiply scores by, so that probabilities are those of the held-out points.
+
+        It has the least log loss where each of N points counts N + 1 parts for its own class and one part for each
+        other (Platt 1999): thirty points that are all right do not make the next one certain.
+        """
+        scores, points = np.concatenate(self.scores[vote]), self.points()
+        n_seen, n_classes = np.count_nonzero(points.weight), scores.shape[1]
+        target = np.full(scores.shape, 1.0 / (n_seen + n_classes))
+        target[np.arange(len(scores)), points.labels] += n_seen / (n_seen + n_classes)
+
+        def loss(temperature: float) -> float:
+            logits = temperature * scores
+            log_p = np.maximum(logits - log_softmax(logits)[0][:, None], _LEAST_LOG)
+            return float(-(points.weight @ (target * log_p).sum(axis=1)))
+
+        return _best_temperature(loss)
 
     def summary(self, vote: Vote, label_noise: float) -> dict[str, Any]:
         """As it stands in ``selection_``."""
@@ -143,7 +158,7 @@ class HeldOutResult:
             **vars(self.setting),
             "error": error,
             "standard_error": standard_error,
-            "loss": float(np.average(self.losses(vote, label_noise)[0], weights=points.weight)),
+            "loss": float(np.average(self.losses(vote, label_noise), weights=points.weight)),
             "n_folds": self.n_folds,
             "chosen": False,
         }
@@ -159,6 +174,12 @@ class HeldOut:
     labels: Indices
     weight: Array
     group: Indices
+
+
+def _best_temperature(loss: Callable[[float], float]) -> float:
+    bounds = np.log(_TEMPERATURES)
+    best = minimize_scalar(lambda t: loss(float(np.exp(t))), bounds=bounds, method="bounded", options={"xatol": 0.01})
+    return float(np.exp(best.x))
 
 
 def mean_and_standard_error(values: Array, points: HeldOut) -> tuple[float, float]:
@@ -225,7 +246,7 @@ def settings_between(default: Setting, other: Setting) -> list[Setting]:
 def best_result(results: Sequence[HeldOutResult], default: Setting, vote: Vote, label_noise: float) -> HeldOutResult:
     """The setting of least held-out loss; the default, where that is not better by more than noise."""
     complete = [result for result in results if result.n_folds == max(other.n_folds for other in results)]
-    losses = [result.losses(vote, label_noise)[0] for result in complete]
+    losses = [result.losses(vote, label_noise) for result in complete]
     points = complete[0].points()
     best = int(np.argmin([np.average(loss, weights=points.weight) for loss in losses]))
     usual = next((k for k, result in enumerate(complete) if result.setting == default), best)
@@ -235,14 +256,14 @@ def best_result(results: Sequence[HeldOutResult], default: Setting, vote: Vote, 
 def is_hopeless(one: HeldOutResult, other: HeldOutResult, vote: Vote, label_noise: float) -> bool:
     """Whether a setting trails another by so much, in the folds that both were tried in, that no more need be tried."""
     n_folds = min(one.n_folds, other.n_folds)
-    mine, its = (result.losses(vote, label_noise, n_folds)[0] for result in (one, other))
+    mine, its = (result.losses(vote, label_noise, n_folds) for result in (one, other))
     return is_better(its, mine, one.points(n_folds), _HOPELESS)
 
 
 def better_vote(result: HeldOutResult, label_noise: float) -> Vote:
     """The soft vote, which is what was learned, unless the nearest prototype's is better by more than noise."""
     votes: tuple[Vote, Vote] = ("soft", "nearest")
-    soft, nearest = (result.losses(vote, label_noise)[0] for vote in votes)
+    soft, nearest = (result.losses(vote, label_noise) for vote in votes)
     return "nearest" if is_better(nearest, soft, result.points()) else "soft"
 
 
