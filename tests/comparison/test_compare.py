@@ -22,6 +22,7 @@ from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, ma
 from knnpress.comparison.result import recommend
 from knnpress.comparison.run import _refit
 from knnpress.comparison.trials import FAR_BEHIND, Clock, Trial, Trials, error_of
+from knnpress.datasets import load_points
 from knnpress.descriptors.images import ImageFile, are_gray
 from knnpress.geometries import geometry_name
 from knnpress.names import DESCRIPTORS
@@ -131,6 +132,7 @@ def test_kinds_are_told_by_shape(rng, tmp_path):
     assert kind_of(H, None) == "histograms"
     assert kind_of(10 * H, None) == "vectors"
     assert kind_of(10 * H, np.ones((6, 6))) == "histograms"
+    assert kind_of(kp.Clouds.from_list(list(A)), None) == "clouds"
 
 
 def test_gray_images_are_told_from_coloured_ones(rng, tmp_path):
@@ -197,6 +199,37 @@ def test_it_is_readable(found):
     page = result._repr_html_()
     assert page.count("<tr") == len(result.table_) + 1
     assert "<script" not in page
+
+
+def test_clouds_are_compared_too(quick, rng, tmp_path, capsys):
+    y = np.arange(60) % 2
+    clouds = kp.Clouds.from_list([rng.normal(4.0 * label, 1.0, (5, 2)) for label in y])
+    result = kp.compare(clouds, y, minutes=1, n_splits=2, n_jobs=1)
+    assert {row["method"] for row in result.table_} == {"learned", "full"}
+    assert result.recommended_["metric"] == "clouds"
+    assert result.best_.score(clouds, y) > 0.9
+    with pytest.raises(TypeError, match=r"clouds are given as knnpress\.Clouds"):
+        kp.compare(np.zeros((4, 3)), [0, 1, 0, 1], kind="clouds")
+    with pytest.raises(TypeError, match="X is Clouds and kind is 'vectors'"):
+        kp.compare(clouds, y, kind="vectors")
+    np.savez(tmp_path / "clouds.npz", y=y, **clouds.arrays())
+    assert main(["compare", str(tmp_path / "clouds.npz"), "--minutes", "1", "--jobs", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "knnpress compress " in out
+    assert "--method swc --prototypes " in out
+
+
+def test_a_model_that_saw_few_folds_is_not_recommended():
+    """It erred least on the one fold that it was tried on; the other went through three."""
+    trials = trials_of([errors(90, 9), errors(90, 0)], [2.0, 1.0])
+    full, short = trials.tried
+    parts, short.wrong[0] = np.split(full.wrong[0], 3), short.wrong[0][:30]
+    rows = np.split(np.arange(90), 3)
+    trials.folds = [(np.setdiff1d(np.arange(90), out), out) for out in rows]
+    full.wrong = dict(enumerate(parts))
+    assert recommend(trials) is full
+    del full.wrong[2]  # two folds against one: both are judged, by the first
+    assert recommend(trials) is short
 
 
 def test_errors_of_the_table_are_those_of_scikit_learn(quick, rng):
@@ -395,6 +428,8 @@ def points_of(kind, rng):
     if kind == "histograms":
         X = np.array([rng.dirichlet(1 + 5 * np.eye(6)[2 * c]) for c in y])
         return {**arrays, "X": X, "ground_cost": np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))}
+    if kind == "clouds":
+        return {**arrays, **kp.Clouds.from_list([rng.normal(4.0 * label, 1.0, (3, 2)) for label in y]).arrays()}
     return {**arrays, "X": rng.normal(size=(40, 4)) + y[:, None]}
 
 
@@ -411,15 +446,17 @@ def test_a_file_of_points_is_compared(quick, kind, tmp_path, capsys, monkeypatch
 
 @pytest.mark.parametrize(
     ("kind", "method", "metric"),
-    [(kind, method, metric) for kind in KINDS for method in ("full", "means") for metric in KINDS[kind].metrics]
+    [(kind, "full", metric) for kind in KINDS for metric in KINDS[kind].metrics]
+    + [(kind, "means", metric) for kind in KINDS if KINDS[kind].has_means for metric in KINDS[kind].metrics]
     + [("matrices", "learned", "jbld"), ("histograms", "learned", "hellinger"), ("vectors", "learned", "euclidean")],
 )
 def test_the_command_makes_the_model_of_points(kind, method, metric, tmp_path, rng):
     arrays = points_of(kind, rng)
-    X, names, groups = arrays["X"], arrays["y"].astype(str), arrays["person"]
+    np.savez(tmp_path / "points.npz", **arrays)
+    X = load_points(tmp_path / "points.npz").X
+    names, groups = arrays["y"].astype(str), arrays["person"]
     candidate = Candidate(None, kind, method, metric, 40 if method == "full" else 2)
     best = _refit(candidate, X, names, groups, arrays.get("ground_cost"), 0, 1)
-    np.savez(tmp_path / "points.npz", **arrays)
     path = str(tmp_path / "m.knnp")
     told = ["compress", str(tmp_path / "points.npz"), "-o", path, *candidate.options(), "--groups", "person"]
     assert main(told) == 0

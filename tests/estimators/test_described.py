@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import knnpress as kp
@@ -94,3 +95,20 @@ def test_any_fitted_model_can_be_taken_as_one_of_descriptors_and_a_classifier(rn
     assert_array_equal(as_described(pipeline).predict_proba(signals), pipeline.predict_proba(signals))
     whole = as_described(pipeline)
     assert as_described(whole) is whole
+
+
+def test_groups_reach_every_step_in_a_cross_validation(rng):
+    A = np.eye(3) + 0.3 * rng.normal(size=(4, 3, 3))
+    A = 10.0 ** np.arange(-2, 2)[:, None, None] * (A @ A.transpose(0, 2, 1))  # each subject's own mixing
+    subject, y = np.repeat(np.arange(4), 30), np.tile([0, 1], 60)
+    signals = A[subject] @ (rng.normal(size=(120, 3, 60)) * np.where(y[:, None] == 1, [3, 1, 1], [1, 3, 1])[:, :, None])
+    quick = kp.SCC(2, metric="jbld", gamma="scale", prior=1.0, smoothing=0.02, vote="nearest", max_iter=5)
+    model = kp.DescriptorClassifier([SignalCovariance(), Recenter()], quick)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scores = cross_val_score(model, signals, y, cv=GroupKFold(4), params={"groups": subject}, error_score="raise")
+    assert scores.mean() > 0.9
+    model.fit(signals[subject > 0], y[subject > 0], groups=subject[subject > 0])
+    new = subject == 0
+    assert model.score(signals[new], y[new], groups=subject[new]) == scores[0]
+    half = model.score(signals[new], y[new], sample_weight=(y[new] == 0).astype(float), groups=subject[new])
+    assert half == (model.predict(signals[new], groups=subject[new])[y[new] == 0] == 0).mean()

@@ -91,7 +91,7 @@ def _read(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
         if args.descriptors is not None:
             raise ValueError(f"{args.input} holds points, which need no --descriptors; they are for folders of images")
         data = load_points(args.input, args.labels)
-        kind = "matrices" if data.X.ndim == 3 else "auto"
+        kind = "matrices" if getattr(data.X, "ndim", 0) == 3 else "auto"  # clouds have no dimensions
         more = {"ground_cost": data.ground_cost, "groups": read_groups(args), "kind": kind}
         return data.X, np.array(data.class_names)[data.y], more
     if args.labels is not None:

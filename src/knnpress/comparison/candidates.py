@@ -11,9 +11,10 @@ import numpy as np
 from sklearn.base import clone
 
 from knnpress import descriptors
+from knnpress.clouds import Clouds
 from knnpress.compression import ClassCentroids
-from knnpress.estimators import SCC, SHC, SNC, PrototypeClassifier
-from knnpress.geometries import JBLD, Geometry, Hellinger, Sinkhorn, SquaredEuclidean, Tangent
+from knnpress.estimators import SCC, SHC, SNC, SWC, PrototypeClassifier
+from knnpress.geometries import JBLD, CloudSinkhorn, Geometry, Hellinger, Sinkhorn, SquaredEuclidean, Tangent
 from knnpress.typing import Array
 
 Method = Literal["learned", "full", "means"]
@@ -31,14 +32,20 @@ class Kind:
         Geometries by the name that ``--metric`` has for them, each made from the ground cost; the quickest first.
     learn : callable
         ``learn(metric, ground_cost, **settings)`` makes that classifier.
+    has_means : bool
+        Whether a class has a mean.
+    max_points : int
+        Of more points, a sample of so many is enough to compare by.
     """
 
     learner: str
     metrics: dict[str, Callable[[Array | None], Geometry]]
     learn: Callable[..., Any]
+    has_means: bool = True
+    max_points: int = 4000
 
 
-#: A new kind of points (clouds, say) is a line here and one in `kind_of`
+#: A new kind of points is an entry here and a line in `kind_of`
 KINDS = {
     "matrices": Kind(
         "scc",
@@ -52,6 +59,13 @@ KINDS = {
     ),
     "vectors": Kind(
         "snc", {"euclidean": lambda _: SquaredEuclidean()}, lambda metric, cost, **settings: SNC(**settings)
+    ),
+    "clouds": Kind(
+        "swc",
+        {"clouds": lambda _: CloudSinkhorn()},
+        lambda metric, cost, **settings: SWC(**settings),
+        has_means=False,
+        max_points=1000,
     ),
 }
 
@@ -79,7 +93,7 @@ class Candidate:
     ----------
     descriptor : str or None
         None: the points are as they were given.
-    kind : {"matrices", "histograms", "vectors"}
+    kind : {"matrices", "histograms", "vectors", "clouds"}
     method : {"learned", "full", "means"}
         Learned prototypes, all points, or the mean of each class.
     metric : str
@@ -128,7 +142,9 @@ def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
 
 
 def kind_of(X: Any, ground_cost: Any) -> str:
-    """What X holds, by its shape: "matrices", "histograms", "vectors" or "images"."""
+    """What X holds, by its shape: "matrices", "histograms", "vectors", "clouds" or "images"."""
+    if isinstance(X, Clouds):
+        return "clouds"
     rows_of_numbers = isinstance(X, Sequence) and len(X) > 0 and not isinstance(X[0], (str, os.PathLike))
     if isinstance(X, Sequence) and not (rows_of_numbers and np.ndim(X[0]) == 1):
         return "images"

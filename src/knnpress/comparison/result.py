@@ -126,7 +126,9 @@ class Comparison:
             + (f" ({', '.join(rivals)})." if rivals else ".")
         ]
         best = self.table_[0]
-        if best is not row:
+        if best["n_folds"] < row["n_folds"]:
+            said.append(f"The first row was tried on {best['n_folds']} of {self._n_folds} folds, too few to go by.")
+        elif best is not row:
             said.append(
                 f"The first row errs {100 * (row['error'] - best['error']):.1f} points less, which may be chance, and "
                 f"takes {_short(best['kilobytes'])} kB instead of {_short(row['kilobytes'])}."
@@ -166,9 +168,12 @@ class Comparison:
 def recommend(trials: Trials) -> Trial:
     """The smallest model that is not worse than the best by more than noise, on the same held-out points.
 
-    Those that were cut short by the clock are judged, too: by the folds that all contenders have been through.
+    Those that were cut short by the clock are judged, too, by the folds that all contenders have been through; but one
+    that saw less than half as many folds as another is not known well enough.
     """
     contenders = [trial for trial in trials.tried if trial.stopped != FAR_BEHIND]
+    most = max(len(trial.wrong) for trial in contenders)
+    contenders = [trial for trial in contenders if 2 * len(trial.wrong) >= most]
     common = set.intersection(*(set(trial.wrong) for trial in contenders))
     best = min(contenders, key=lambda trial: (trial.error_on(common), trial.kilobytes))
     good = [trial for trial in contenders if trial is best or not clearly_worse(trial, best, trials)]

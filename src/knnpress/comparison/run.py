@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.arrays import as_float_array
+from knnpress.clouds import Clouds
 from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import Comparison, recommend, table_of
 from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
@@ -22,6 +23,7 @@ from knnpress.typing import Array, ArrayLike, Indices, Labels
 
 _LAST = 3  # descriptors that are looked at closely
 _SCREENING, _FIRST = 0.5, 0.65  # shares of the time for a first look at descriptors, and for first folds in all
+_MOST_IMAGES = 4000  # that are compared; of more, a sample
 _PROBES = 4  # images by which descriptors are timed
 
 
@@ -35,7 +37,7 @@ def compare(
     descriptors: Sequence[str] | None = None,
     minutes: float = 5.0,
     n_splits: int = 5,
-    max_points: int = 4000,
+    max_points: int | None = None,
     refit: bool = True,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -50,9 +52,9 @@ def compare(
 
     Parameters
     ----------
-    X : images, or array of shape (n, d, d) or (n, d)
+    X : images, array of shape (n, d, d) or (n, d), or Clouds
         Images as for `knnpress.descriptors`: a list of arrays, files or paths, or an array (n, h, w[, c]). Or points:
-        covariance matrices, histograms, vectors.
+        covariance matrices, histograms, vectors, clouds.
     y : array of shape (n,)
         Labels of any kind, of at least two classes.
     groups : array of shape (n,) or None
@@ -60,7 +62,7 @@ def compare(
         errors are those on groups never seen.
     ground_cost : array of shape (d, d) or None
         For histograms: the cost of moving mass between bins.
-    kind : {"auto", "images", "matrices", "histograms", "vectors"}
+    kind : {"auto", "images", "matrices", "histograms", "vectors", "clouds"}
         What X holds. "auto": by its shape; (n, d) with a ground cost, or with rows that sum to one, are histograms.
     descriptors : sequence of str or None
         Which to try on images, by their names on the command line, e.g. "color-texture"; None: all that suit them.
@@ -68,8 +70,8 @@ def compare(
         Nothing new is begun after that; `left_out_` says what was left out. `best_` is learned on top of it.
     n_splits : int
         Folds; fewer, where there are fewer groups.
-    max_points : int
-        Of more points, a sample of so many is compared. `best_` is learned from all.
+    max_points : int or None
+        Of more points, a sample of so many is compared; None: 4000, and of clouds 1000. `best_` is learned from all.
     refit : bool
         Whether to learn `best_`.
     random_state : int
@@ -93,14 +95,15 @@ def compare(
     """
     _check_settings(kind, descriptors, minutes, n_splits, max_points)
     kind = kind_of(X, ground_cost) if kind == "auto" else kind
-    X = check_images(X) if kind == "images" else as_float_array(X, "X")
+    X = _checked(X, kind)
     labels = check_labels(y, len(X))
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y has one class, {classes.tolist()[0]!r}; there is nothing to tell apart")
     group = None if groups is None else check_groups(groups, len(X))
     cost = None if ground_cost is None else as_float_array(ground_cost, "ground_cost")
-    rows = _sample(codes, max_points, random_state)
+    most = KINDS[kind].max_points if max_points is None and kind in KINDS else max_points or _MOST_IMAGES
+    rows = _sample(codes, most, random_state)
     some_groups = None if group is None else group[rows]
     folds = _folds(codes[rows], some_groups, n_splits, random_state)
     clock = Clock(60.0 * minutes)
@@ -143,7 +146,9 @@ def compare(
     return found
 
 
-def _check_settings(kind: str, names: Sequence[str] | None, minutes: float, n_splits: int, max_points: int) -> None:
+def _check_settings(
+    kind: str, names: Sequence[str] | None, minutes: float, n_splits: int, max_points: int | None
+) -> None:
     if kind not in ("auto", "images", *KINDS):
         choices = ", ".join(map(repr, ("auto", "images", *KINDS)))
         raise ValueError(f"kind is {kind!r}; choose one of {choices}")
@@ -154,8 +159,19 @@ def _check_settings(kind: str, names: Sequence[str] | None, minutes: float, n_sp
         raise ValueError(f"minutes is {minutes!r}; give a number above 0, e.g. 5")
     if n_splits < 2:
         raise ValueError(f"n_splits is {n_splits!r}; give at least 2")
-    if max_points < 10:
+    if max_points is not None and max_points < 10:
         raise ValueError(f"max_points is {max_points!r}; give at least 10")
+
+
+def _checked(X: Any, kind: str) -> Any:
+    """Images, clouds, or numbers as an array."""
+    if kind == "images":
+        return check_images(X)
+    if kind == "clouds" or isinstance(X, Clouds):
+        if kind == "clouds" and isinstance(X, Clouds):
+            return X
+        raise TypeError(f"X is {type(X).__name__} and kind is {kind!r}; clouds are given as knnpress.Clouds")
+    return as_float_array(X, "X")
 
 
 def _sample(y: Indices, most: int, seed: int) -> Indices:
@@ -255,14 +271,14 @@ def _best_names(trials: Trials, views: dict[str | None, Points]) -> list[str | N
 
 
 def _candidates(name: str | None, points: Points, metric: str, n: int, n_all: int, n_classes: int) -> list[Candidate]:
-    """Means, all points, and learned models with the middle size first."""
+    """Means, all points, and learned models with the middle size first; of what has no means, the smallest first."""
     first, *more = sizes_of(n, n_classes)
-    sizes = [more[0], first, *more[1:]] if more else [first]
-    return [
-        Candidate(name, points.kind, "means", metric, n_classes),
-        Candidate(name, points.kind, "full", metric, n_all),
-        *(Candidate(name, points.kind, "learned", metric, size) for size in sizes),
-    ]
+    full = Candidate(name, points.kind, "full", metric, n_all)
+    sizes = [more[0], first, *more[1:]] if more and KINDS[points.kind].has_means else [first, *more]
+    smallest, *learned = (Candidate(name, points.kind, "learned", metric, size) for size in sizes)
+    if not KINDS[points.kind].has_means:
+        return [smallest, full, *learned]
+    return [Candidate(name, points.kind, "means", metric, n_classes), full, smallest, *learned]
 
 
 def _metrics(points: Points) -> list[str]:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.metrics import accuracy_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -46,6 +47,14 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
     >>> clf.fit([*quiet, *loud], ["quiet"] * 20 + ["loud"] * 20).predict(3 * quiet[:1] * [[1], [2], [3]])
     array(['loud'], dtype='<U5')
     """
+
+    # cross_val_score and the like pass groups on without a request, where metadata routing is enabled
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__predict: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__predict_proba: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__decision_function: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__transform: ClassVar[dict[str, bool]] = {"groups": True}
 
     def __init__(self, descriptor: Any, classifier: Any) -> None:
         self.descriptor = descriptor
@@ -121,6 +130,17 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         """Labels of images or signals X, (n,); `how` is for the classifier's own `predict`, e.g. reject=0.05."""
         points = self.describe(X, groups=groups)
         return self.classifier_.predict(points, **how)
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> float:
+        """Share of images or signals X that get their label y."""
+        return float(accuracy_score(y, self.predict(X, groups=groups), sample_weight=sample_weight))
 
     def outlier_score(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
         """How strange images or signals are, (n,), by a classifier that can tell, such as `SCC`."""
