@@ -24,9 +24,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegressionCV
+from sklearn.metrics.pairwise import manhattan_distances
 from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 import knnpress as kp
 from knnpress.descriptors import ContourPoints, ShapeContext, WordClouds
@@ -35,6 +36,7 @@ from knnpress.geometries import CloudSinkhorn
 SEED = 7100  # of the splits
 NEIGHBORS = [1, 3, 5, 7, 9, 13, 19]
 N_QUERIES = 500  # training documents that choose k of the full search
+THREADS = 2  # said to all: in a process of another, a fit takes one
 Measured = tuple[Any, Any, Any, Any]  # training points and labels, test points and labels
 
 
@@ -82,6 +84,25 @@ def by_neighbors(metric: str) -> Any:
     return GridSearchCV(KNeighborsClassifier(metric=metric, algorithm="brute"), {"n_neighbors": NEIGHBORS}, cv=5)
 
 
+class SumsOfDifferences:
+    """Plain k-NN by the sum of absolute differences, k by cross-validation."""
+
+    def fit(self, X: Any, y: np.ndarray) -> SumsOfDifferences:
+        """Keep the points; choose k."""
+        self.X = X
+        self.model = by_neighbors("precomputed").fit(manhattan_distances(X), y)
+        return self
+
+    def predict(self, Q: Any) -> np.ndarray:
+        """The vote of the nearest."""
+        predicted: np.ndarray = self.model.predict(manhattan_distances(Q, self.X))
+        return predicted
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What predictions need: the points, and not their distances."""
+        return {"X": self.X}
+
+
 def regression() -> Any:
     """Logistic regression, its strength by cross-validation."""
     settings: dict[str, Any] = {"cv": 5, "max_iter": 1000, "scoring": "accuracy", "l1_ratios": (0,)}
@@ -93,7 +114,7 @@ class FullSearch:
 
     def fit(self, X: Any, y: np.ndarray) -> FullSearch:
         """Keep them; choose k."""
-        self.model = kp.PrototypeClassifier(CloudSinkhorn().fitted_to(X)).fit(X, y)
+        self.model = kp.PrototypeClassifier(CloudSinkhorn().fitted_to(X), n_jobs=THREADS).fit(X, y)
         rows = np.random.default_rng(SEED).permutation(len(y))[:N_QUERIES]
         nearest = self.model.kneighbors(X[rows], max(NEIGHBORS) + 1, return_distance=False)
         pairs = zip(nearest.tolist(), rows.tolist(), strict=True)
@@ -116,7 +137,12 @@ def _vote(labels: np.ndarray) -> np.ndarray:
 
 def learned(size: float, seed: int, **settings: Any) -> Any:
     """SWC as it comes."""
-    return kp.SWC(size, random_state=seed, **settings)
+    return kp.SWC(size, random_state=seed, n_jobs=THREADS, **settings)
+
+
+def bins(cost: Any, size: int) -> Any:
+    """SHC as it comes."""
+    return kp.SHC(cost, n_prototypes=size, n_jobs=THREADS)
 
 
 Make = Callable[[Any], Any]
@@ -129,10 +155,15 @@ METHODS: dict[str, dict[str, tuple[Any, str, Make]]] = {
             for seed in (0, 1, 2)
         },
         "TF-IDF, k-NN": (documents, "counts", lambda _: make_pipeline(TfidfTransformer(), by_neighbors("cosine"))),
+        "TF-IDF, k-NN, L1": (
+            documents,
+            "counts",
+            lambda _: make_pipeline(TfidfTransformer(norm="l1"), SumsOfDifferences()),
+        ),
         "TF-IDF, regression": (documents, "counts", lambda _: make_pipeline(TfidfTransformer(), regression())),
         "means of words, k-NN": (documents, "means", lambda _: by_neighbors("euclidean")),
         "means of words, regression": (documents, "means", lambda _: regression()),
-        "128 bins, SHC 16": (documents, "histograms", lambda cost: kp.SHC(cost, n_prototypes=16)),
+        "128 bins, SHC 16": (documents, "histograms", lambda cost: bins(cost, 16)),
         "clouds, full search": (documents, "clouds", lambda _: FullSearch()),
     },
 }
@@ -141,23 +172,37 @@ for _name, _sizes in (("coil20", (20, 58)), ("mpeg7", (70, 140))):
         _read = partial(outlines, name=_name, split=_split)
         METHODS[f"{_name}-{_split}"] = {
             **{f"SWC {m}": (_read, "clouds", lambda _, m=m: learned(m, 0, n_points=24)) for m in _sizes},
-            "clouds, full search": (_read, "clouds", lambda _: kp.PrototypeClassifier(CloudSinkhorn())),
-            **{f"SHC {m}": (_read, "histograms", lambda cost, m=m: kp.SHC(cost, n_prototypes=m)) for m in _sizes},
+            "clouds, full search": (_read, "clouds", lambda _: kp.PrototypeClassifier(CloudSinkhorn(), n_jobs=THREADS)),
+            **{
+                f"SHC {m}": (_read, "histograms", lambda cost, m=m: kp.SHC(cost, n_prototypes=m, n_jobs=THREADS))
+                for m in _sizes
+            },
         }
+
+
+def size_of(model: Any) -> int:
+    """Bytes of what predictions need: prototypes, coefficients, or all that was learned from."""
+    if hasattr(model, "prototypes_"):
+        return int(model.prototypes_.nbytes)
+    parts = [part for _, part in model.steps] if isinstance(model, Pipeline) else [model]
+    if hasattr(parts[-1], "coef_"):
+        names = ("coef_", "intercept_", "idf_")
+        return sum(getattr(part, name).nbytes for part in parts for name in names if hasattr(part, name))
+    return len(pickle.dumps(model))
 
 
 def measure(data: str, method: str, folder: str) -> dict[str, Any]:
     """One record."""
     read, kind, make = METHODS[data][method]
     (X, y, Q, labels), cost = read(folder, kind)
-    model, began = make(cost), time.perf_counter()
+    model, began, cpu = make(cost), time.perf_counter(), time.process_time()
     model.fit(X, y)
-    fitted = time.perf_counter()
+    fitted, cpu = time.perf_counter(), time.process_time() - cpu
     wrong = model.predict(Q) != labels
     done = time.perf_counter()
-    size = model.prototypes_.nbytes if hasattr(model, "prototypes_") else len(pickle.dumps(model))
     record = {"data": data, "method": method, "error": 100 * float(wrong.mean()), "n_test": len(labels)}
-    record |= {"seconds": fitted - began, "us": 1e6 * (done - fitted) / len(labels), "bytes": size}
+    record |= {"seconds": fitted - began, "cpu_seconds": cpu, "us": 1e6 * (done - fitted) / len(labels)}
+    record |= {"bytes": size_of(model)}
     record |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     if isinstance(model, FullSearch):
         record["k"] = model.model.n_neighbors

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 import knnpress as kp
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
+from knnpress.execution.threads import at_most
 from knnpress.geometries import CloudSinkhorn, Sinkhorn
+from knnpress.geometries import clouds as module
 from knnpress.geometries.charts import CloudChart
 from knnpress.geometries.clouds import as_clouds
 
@@ -109,11 +112,34 @@ def test_as_reg_falls_it_is_the_earth_movers_distance(cost):
 
 def test_many_clouds_of_many_points_are_cut_into_blocks_that_change_nothing(monkeypatch):
     X, Z = clouds(20), clouds(30, seed=2)
-    whole = CloudSinkhorn(0.3).pairwise(X, Z)
-    monkeypatch.setattr("knnpress.geometries.clouds._CHUNK", 20)
-    monkeypatch.setattr("knnpress.geometries.clouds.BLOCK_BYTES", 3000)
-    np.testing.assert_allclose(CloudSinkhorn(0.3).pairwise(X, Z), whole, rtol=1e-12)
-    np.testing.assert_array_equal(CloudSinkhorn(0.3).pairwise(X, Z, 1), CloudSinkhorn(0.3).pairwise(X, Z, 3))
+    packs, W = packed(7), np.random.default_rng(0).normal(size=(20, 7))
+
+    def found(n_jobs):
+        with at_most(n_jobs):
+            step = CloudSinkhorn(0.3).linearize(X, packs)
+            return CloudSinkhorn(0.3).pairwise(X, Z, n_jobs), step.D, step.pullback(W), step.memory.potential
+
+    whole = found(1)
+    for kept in (2**22, 0):  # costs are kept for the gradient, or computed again
+        monkeypatch.setattr("knnpress.geometries.clouds._KEPT_COSTS", kept)
+        monkeypatch.setattr("knnpress.geometries.clouds._CHUNK", 9)
+        monkeypatch.setattr("knnpress.geometries.clouds.BLOCK_BYTES", 3000)
+        for one, part in zip(whole, found(1), strict=True):
+            np.testing.assert_allclose(part, one, rtol=1e-11, atol=1e-13)
+        for one, many in zip(found(1), found(3), strict=True):
+            np.testing.assert_array_equal(one, many)
+
+
+def test_costs_of_shared_points_are_computed_once_for_values_and_gradient(monkeypatch):
+    made = []
+    plain = module._costs
+    monkeypatch.setattr(module, "_costs", lambda cost, P, Q: made.append(P.shape) or plain(cost, P, Q))
+    rng = np.random.default_rng(0)
+    X = kp.Clouds.from_csr(csr_array(rng.poisson(2.0, (50, 10)) + 1), rng.normal(size=(10, 3)))
+    monkeypatch.setattr(module, "BLOCK_BYTES", 8 * 10 * 12)  # ten points to twelve: 500 would not fit
+    step = CloudSinkhorn(1.0, value="dual").linearize(X, packed())
+    step.pullback(np.ones((50, 3)))
+    assert made == [(10, 3)]
 
 
 @pytest.mark.parametrize("value", ["divergence", "dual"])

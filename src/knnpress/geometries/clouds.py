@@ -39,7 +39,8 @@ Cost = Literal["sqeuclidean", "euclidean", "cosine"]
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
 _MOST_POINTS = 1000  # that the median is taken of
 _MOST_OF_CENTROID = 100_000  # points; more would be no summary, and take all memory
-_CHUNK = 2048  # points of Z whose costs are held at a time
+_CHUNK = 256  # points of Z whose costs are held at a time: threads share out such parts
+_KEPT_COSTS = 2**22  # numbers that are kept from values to their gradient
 _WIDEST = 16384  # different points of Z whose costs are held at a time in a search
 _LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
@@ -100,6 +101,7 @@ class CloudSinkhorn(BaseEstimator):
     start_quotas: Literal["size", "need"] = "size"
     exact_gradient = True
     slacks = (10.0, 1.0)
+    least_work = 2**22  # rows of a block share costs, and its parts are shared out among threads
 
     def __init__(
         self,
@@ -218,11 +220,11 @@ class CloudSinkhorn(BaseEstimator):
         def distances(X: Any) -> Array:
             clouds = as_clouds(X)
             D = np.empty((len(clouds), targets[-1].stop))
-            for target in targets:
-                for rows in _sub_blocks(clouds, len(target.weights)):
-                    D[rows, target.start : target.stop] = solver.solve(
-                        _table(clouds[rows], target, self.cost, reg), target, None, False
-                    )
+            for rows in _sub_blocks(clouds, max(len(target.weights) for target in targets)):
+                side = _Side.of(clouds[rows])
+                for target in targets:
+                    table = _table(side, target, self.cost, reg)
+                    D[rows, target.start : target.stop] = solver.solve(table, target, None, False)
             if debiased:
                 self_x = solver.self_terms(_Target.of(clouds), self.cost)[0]
                 D -= 0.5 * (self_x[:, None] + np.concatenate(self_z))
@@ -366,31 +368,42 @@ class CloudSinkhorn(BaseEstimator):
                     self_x = exact.self_terms(_Target.of(clouds), self.cost)[0]
                 memory = _Memory(np.zeros((len(clouds), m * k)), self_x)
             D = np.empty((len(clouds), m))
-            parts = [(rows, target) for target in targets for rows in _sub_blocks(clouds, len(target.weights))]
+            widest = max(len(target.weights) for target in targets)
+            sides = [(rows, _Side.of(clouds[rows])) for rows in _sub_blocks(clouds, widest)]
+            parts = [(rows, side, target) for rows, side in sides for target in targets]
+            few = sum(len(side.points) * len(target.weights) for _, side, target in parts) <= _KEPT_COSTS
             tables: dict[int, _Table] = {}
+            solved = memory
 
             def table_of(part: int) -> _Table:
-                rows, target = parts[part]
-                made = tables.get(part) or _table(clouds[rows], target, self.cost, reg)
-                if len(parts) == 1:
+                _, side, target = parts[part]
+                made = tables.get(part) or _table(side, target, self.cost, reg)
+                if few:
                     tables[part] = made  # the pullback needs it again
                 return made
 
-            for part, (rows, target) in enumerate(parts):
+            def solve(part: int) -> None:
+                rows, _, target = parts[part]
                 columns = slice(target.start * k, target.stop * k)
-                potential = np.ascontiguousarray(memory.potential[rows, columns])
+                potential = np.ascontiguousarray(solved.potential[rows, columns])
                 D[rows, target.start : target.stop] = solver.solve(table_of(part), target, potential, warm)
-                memory.potential[rows, columns] = potential
+                solved.potential[rows, columns] = potential
+
+            _each(solve, len(parts))
             D -= 0.5 * (memory.self_x[:, None] + self_z)
-            solved = memory
 
             def pullback(W: Array) -> Array:
-                gradient, least = np.zeros((m * k, Z.shape[2])), least_weight(W)
-                for part, (rows, target) in enumerate(parts):
-                    columns = slice(target.start * k, target.stop * k)
-                    table, own = table_of(part), np.ascontiguousarray(W[rows, target.start : target.stop], np.float64)
-                    potential = np.ascontiguousarray(solved.potential[rows, columns])
-                    gradient[columns] += table.pullback(target, potential, own, least, self.cost, reg)
+                least = least_weight(W)
+
+                def pull(part: int) -> Array:
+                    rows, _, target = parts[part]
+                    own = np.ascontiguousarray(W[rows, target.start : target.stop], np.float64)
+                    potential = np.ascontiguousarray(solved.potential[rows, target.start * k : target.stop * k])
+                    return table_of(part).pullback(target, potential, own, least, self.cost, reg)
+
+                gradient = np.zeros((m * k, Z.shape[2]))
+                for (_, _, target), part in zip(parts, _each(pull, len(parts)), strict=True):
+                    gradient[target.start * k : target.stop * k] += part
                 gradient = gradient.reshape(Z.shape) - W.sum(axis=0)[:, None, None] * self_gradient
                 gradient[:, :, -1] -= gradient[:, :, -1].mean(axis=1, keepdims=True)
                 return gradient
@@ -587,8 +600,7 @@ def _costs(cost: Cost, P: Array, Q: Array) -> Array:
         return np.maximum(C, 0.0, out=C)
     center = Q.mean(axis=0)  # around it little is lost to cancellation
     P, Q = P - center, Q - center
-    C = P @ Q.T
-    C *= -2.0
+    C = P @ (-2.0 * Q).T
     C += np.einsum("ik,ik->i", P, P)[:, None]
     C += np.einsum("ik,ik->i", Q, Q)
     np.maximum(C, 0.0, out=C)
@@ -634,36 +646,55 @@ class _Target:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """Clouds of X, and the costs over reg of their different points to the points of a target."""
+class _Side:
+    """Clouds of X, with each of their different points once."""
 
     points: Array
     index: Indices
     clouds: Clouds
+
+    @classmethod
+    def of(cls, clouds: Clouds) -> _Side:
+        used, index = np.unique(clouds.index, return_inverse=True)
+        return cls(clouds.table[used], index, clouds)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Costs over reg of the different points of some clouds of X to the points of a target."""
+
+    x: _Side
     cost: Array
 
     def pullback(self, target: _Target, potential: Array, W: Array, least: float, cost: Cost, reg: float) -> Array:
         """Gradients of positions and weights, (q, d + 1)."""
         plan, gradient = np.zeros_like(self.cost), np.zeros(len(target.weights))
-        x, weights = self.clouds.offsets, np.ascontiguousarray(self.clouds.weights)
+        x, weights = self.x.clouds.offsets, np.ascontiguousarray(self.x.clouds.weights)
         _core.clouds_pullback(
-            self.cost, self.index, x, weights, target.offsets, target.weights, potential, W, least, plan, gradient
+            self.cost, self.x.index, x, weights, target.offsets, target.weights, potential, W, least, plan, gradient
         )
-        positions = _cost_gradient(cost, self.points, target.points, reg * self.cost, plan)
+        C = reg * self.cost if cost == "euclidean" else self.cost  # others do not need it
+        positions = _cost_gradient(cost, self.x.points, target.points, C, plan)
         return np.column_stack([positions, reg * gradient])
 
 
-def _table(clouds: Clouds, target: _Target, cost: Cost, reg: float) -> _Table:
-    used, index = np.unique(clouds.index, return_inverse=True)
-    points = clouds.table[used]
-    C = _costs(cost, points, target.points)
+def _table(side: _Side, target: _Target, cost: Cost, reg: float) -> _Table:
+    C = _costs(cost, side.points, target.points)
     C /= reg
-    return _Table(points, index, clouds, C)
+    return _Table(side, C)
+
+
+def _each(function: Callable[[int], Any], n: int) -> list[Any]:
+    """The results for all parts, which threads take in turn where none are at the blocks already."""
+    return map_blocks(lambda one: function(one.start), [slice(part, part + 1) for part in range(n)])
 
 
 def _sub_blocks(clouds: Clouds, n_columns: int) -> Iterator[slice]:
-    """Rows whose points' costs to so many others take no more than a block's bytes."""
+    """Rows whose different points' costs to so many others take no more than a block's bytes."""
     most, first = max(1, BLOCK_BYTES // (8 * n_columns)), 0
+    if len(np.unique(clouds.index)) <= most:
+        yield slice(0, len(clouds))
+        return
     while first < len(clouds):
         last = int(np.searchsorted(clouds.offsets, clouds.offsets[first] + most, "right")) - 1
         last = min(len(clouds), max(first + 1, last))
@@ -682,9 +713,9 @@ class _Solver:
 
     def solve(self, table: _Table, target: _Target, potential: Array | None, warm: bool) -> Array:
         """Dual values, (n, m); potentials are brought up to date."""
-        x, weights = table.clouds.offsets, np.ascontiguousarray(table.clouds.weights)
+        x, weights = table.x.clouds.offsets, np.ascontiguousarray(table.x.clouds.weights)
         value, _, error = _core.clouds(
-            *(table.cost, table.index, x, weights, target.offsets, target.weights),
+            *(table.cost, table.x.index, x, weights, target.offsets, target.weights),
             *(potential, warm, self.tol, self.max_iter),
         )
         self._warn(error)
