@@ -11,7 +11,7 @@ from knnpress.clouds import Clouds
 from knnpress.compression import CloudCentroids, Prototypes, StochasticCompression
 from knnpress.estimators.learned import LearnedModel, documented
 from knnpress.geometries import CloudSinkhorn, Geometry
-from knnpress.geometries.clouds import as_clouds
+from knnpress.geometries.cloud_points import as_clouds
 from knnpress.learning.selection import DEFAULT
 from knnpress.typing import ArrayLike, Callback, Indices, Labels
 
