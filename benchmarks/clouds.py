@@ -1,4 +1,4 @@
-"""Test errors, sizes and times of clouds and their rivals: the documents of R8, and contours of shapes.
+"""Test errors, sizes and times of clouds and their rivals: the documents of R8, contours of shapes, and textures.
 
     python benchmarks/clouds.py run [NAME ...] --data-dir FOLDER [-o build/clouds.jsonl]   # resumes
     python benchmarks/clouds.py table [-o build/clouds.jsonl]
@@ -30,7 +30,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import knnpress as kp
-from knnpress.descriptors import ContourPoints, ShapeContext, WordClouds
+from knnpress.descriptors import BagOfWords, ContourPoints, LocalFeatures, ShapeContext, WordClouds
 from knnpress.geometries import CloudSinkhorn
 
 SEED = 7100  # of the splits
@@ -65,7 +65,7 @@ def documents(folder: str, kind: str) -> tuple[Measured, Any]:
 
 @cache
 def shapes(folder: str, name: str) -> tuple[Any, Any]:
-    """COIL-20 or MPEG-7: images and labels."""
+    """COIL-20, MPEG-7 or Kylberg: images and labels."""
     data = getattr(kp.datasets, f"load_{name}")(folder)
     return data.images, data.y
 
@@ -77,6 +77,17 @@ def outlines(folder: str, kind: str, name: str, split: int, n_points: int = 48) 
     descriptor: Any = ContourPoints(n_points) if kind == "clouds" else ShapeContext()
     X: Any = descriptor.fit_transform(images)
     return (X[train], y[train], X[test], y[test]), getattr(descriptor, "ground_cost_", None)
+
+
+def textures(folder: str, kind: str, split: int) -> tuple[Measured, Any]:
+    """Half of Kylberg's images to learn from, as clouds of gradients at some places or histograms of their words."""
+    images, y = shapes(folder, "kylberg")
+    train, test = list(StratifiedShuffleSplit(5, train_size=0.5, random_state=SEED).split(y, y))[split]
+    clouds = LocalFeatures("gradient", step=4, n_points=64, position=False)
+    descriptor: Any = clouds if kind == "clouds" else BagOfWords(n_words=50, features="gradient", step=1)
+    X = descriptor.fit_transform([images[k] for k in train])
+    Q = descriptor.transform([images[k] for k in test])
+    return (X, y[train], Q, y[test]), getattr(descriptor, "ground_cost_", None)
 
 
 def by_neighbors(metric: str) -> Any:
@@ -178,6 +189,11 @@ for _name, _sizes in (("coil20", (20, 58)), ("mpeg7", (70, 140))):
                 for m in _sizes
             },
         }
+
+METHODS["kylberg-0"] = {
+    "SWC 45": (partial(textures, split=0), "clouds", lambda _: learned(45, 0)),
+    "SHC 45": (partial(textures, split=0), "histograms", lambda cost: bins(cost, 45)),
+}
 
 
 def size_of(model: Any) -> int:
