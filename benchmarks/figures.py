@@ -238,6 +238,14 @@ def speed() -> str:
     return table(["", "what", "measured"], rows, 2)
 
 
+def clouds(part: str) -> str:
+    """Clouds beside their rivals: a table of documents or of images, or a sentence."""
+    import clouds as records_of
+
+    said: str = getattr(records_of, part)()
+    return said
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "all-sets": all_sets,
     "auto": auto,
@@ -249,6 +257,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "eeg-within": lambda: eeg("within"),
     "eeg-across": lambda: eeg("across"),
     "eeg-online": eeg_online,
+    "clouds-documents": lambda: clouds("documents_table"),
+    "clouds-images": lambda: clouds("images_table"),
+    "clouds-sentence": lambda: clouds("sentence"),
     "exported": exported,
     "speed": speed,
 }
