@@ -225,6 +225,7 @@ def speed() -> str:
         "JBLD": r"d = 19: (share|times.*pyRiemann)",
         "AIRM": r"d = 19: times.*pyRiemann",
         "Sinkhorn": r"100 iterations|times as fast as a loop",
+        "Clouds": r"times as fast as (a loop|PyTorch)|full 1-NN.*(times|solved)",
         "Full 1-NN": r"times as fast",
         "Queries of SCC": r"JBLD|Tangent: a|pyRiemann|TS\+LR",
         "Queries of SHC": r".*a point among|.*a single point",

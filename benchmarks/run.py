@@ -357,7 +357,7 @@ def clouds(report: Report) -> None:
     documents(report)
 
 
-def documents(report: Report, n_queries: int = 64) -> None:
+def documents(report: Report, n_queries: int = 32) -> None:
     """The search of the nearest documents of R8 among all training documents, and what its bounds save."""
     from clouds import documents as read
 
