@@ -225,6 +225,7 @@ def speed() -> str:
         "JBLD": r"d = 19: (share|times.*pyRiemann)",
         "AIRM": r"d = 19: times.*pyRiemann",
         "Sinkhorn": r"100 iterations|times as fast as a loop",
+        "Clouds": r"times as fast as (a loop|PyTorch)|full 1-NN.*(times|solved)",
         "Full 1-NN": r"times as fast",
         "Queries of SCC": r"JBLD|Tangent: a|pyRiemann|TS\+LR",
         "Queries of SHC": r".*a point among|.*a single point",
@@ -238,6 +239,14 @@ def speed() -> str:
     return table(["", "what", "measured"], rows, 2)
 
 
+def clouds(part: str) -> str:
+    """Clouds beside their rivals: a table of documents or of images, or a sentence."""
+    import clouds as records_of
+
+    said: str = getattr(records_of, part)()
+    return said
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "all-sets": all_sets,
     "auto": auto,
@@ -249,6 +258,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "eeg-within": lambda: eeg("within"),
     "eeg-across": lambda: eeg("across"),
     "eeg-online": eeg_online,
+    "clouds-documents": lambda: clouds("documents_table"),
+    "clouds-images": lambda: clouds("images_table"),
+    "clouds-sentence": lambda: clouds("sentence"),
     "exported": exported,
     "speed": speed,
 }

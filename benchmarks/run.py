@@ -346,13 +346,36 @@ def clouds(report: Report) -> None:
     report.row("values and gradient, against values alone", both / ours, 3.0, at_most=True)
     looped = seconds(loop, repeats=2) * n * m / 10
     report.row("times as fast as a loop of ot.dist and ot.sinkhorn2", looped / ours, 100)
+    report.row("the same, were all at the matmul rate", looped * matmul_rate(limit) / work, None)
     try:
         import torch
     except ImportError:
         report.say("| against PyTorch, one batch in float32 | torch is not installed | | skipped |")
+    else:
+        torch.set_num_threads(THREADS)
+        report.row("times as fast as PyTorch, one batch in float32", seconds(batched, repeats=2) / ours, 10)
+    documents(report)
+
+
+def documents(report: Report, n_queries: int = 32) -> None:
+    """The search of the nearest documents of R8 among all training documents, and what its bounds save."""
+    from clouds import documents as read
+
+    try:
+        (Z, _, Q, _), _ = read(os.environ.get("KNNPRESS_DATA", "."), "clouds")
+    except FileNotFoundError:
+        report.say("| full k-NN, R8 | not at hand: give --data-dir | | skipped |")
         return
-    torch.set_num_threads(THREADS)
-    report.row("times as fast as PyTorch, one batch in float32", seconds(batched, repeats=2) / ours, 10)
+    geometry = CloudSinkhorn().fitted_to(Z)
+    queries = Q[np.linspace(0, len(Q) - 1, n_queries).astype(int)]
+    for k in (1, 13):
+        search, plain = geometry.nearest_to(Z, k), geometry.distances_to(Z)
+        left_out = float(np.isinf(search(queries)).mean())
+        pruned, whole = (seconds(lambda f=f: f(queries), repeats=2) for f in (search, plain))
+        what = f"full {k}-NN, {n_queries} documents of R8 among {len(Z)}"
+        report.row(f"{what}: pairs that are solved to the end, in %", 100 * (1 - left_out), None, "")
+        per_query = f"{pruned / n_queries * 1e3:.1f} ms a document"
+        report.row(f"{what}: times as fast as with all pairs, one thread ({per_query})", whole / pruned, None)
 
 
 def knn(report: Report) -> None:

@@ -61,6 +61,13 @@ WORK = {
     "barycenter": (HISTOGRAMS, "geometries.Sinkhorn(M, 1e-5, 'transport').centroid(X)"),
     "clouds": (CLOUDS, "CloudSinkhorn(1e-3).pairwise(C, n_jobs=1)"),
     "clouds, two threads": (CLOUDS, "CloudSinkhorn(0.05).pairwise(C, n_jobs=2)"),
+    "fit of clouds": (
+        CLOUDS + "    import knnpress\n    y = np.arange(200) % 2\n"
+        "    given = {'prior': 1.0, 'smoothing': 0.02, 'gamma': 1.0, 'vote': 'nearest', 'reg': 0.05}\n",
+        "knnpress.SWC(20, n_jobs=2, **given).fit(C, y)",
+    ),
+    "nearest clouds": (CLOUDS, "CloudSinkhorn(0.05).nearest_to(C, 1)(C)"),
+    "centroid of clouds": (CLOUDS, "CloudSinkhorn(0.05).centroid(C)"),
     "self terms of clouds": (
         "    M, a = np.random.default_rng(0).random((2000, 2000)), np.full(2000, 1 / 2000)\n    M = 1e4 * (M + M.T)\n",
         "_core.cloud_self(M, a, 0.0, 10**9)",

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    cross_val_predict,
+    cross_val_score,
+)
+from sklearn.pipeline import Pipeline
 
 import knnpress as kp
 from knnpress.compression import CloudCentroids, StochasticCompression
@@ -151,10 +159,11 @@ def test_bad_input_is_named():
         kp.SWC(2).fit(X, np.zeros(20, dtype=int))
 
 
-def test_a_checkpoint_goes_on_and_refuses_other_clouds(tmp_path):
+def test_a_checkpoint_of_other_clouds_is_refused(tmp_path, monkeypatch):
+    for often in ("_SECONDS", "_PAUSE"):
+        monkeypatch.setattr(f"knnpress.learning.checkpoint.{often}", 0.0)
     X, y = rings(40)
-    path = tmp_path / "state"
-    model = kp.SWC(2, n_points=3, max_iter=6, checkpoint=path, **PLAIN)
+    model = kp.SWC(2, n_points=3, max_iter=6, checkpoint=tmp_path / "state", **PLAIN)
 
     def stop(step, total, facts):
         if step == 3:
@@ -162,9 +171,74 @@ def test_a_checkpoint_goes_on_and_refuses_other_clouds(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         clone(model).set_params(callback=stop).fit(X, y)
-    if path.exists():
-        with pytest.raises(ValueError, match="X was"):
-            clone(model).fit(X[::-1][:30], y[::-1][:30])
-    resumed = clone(model).fit(X, y).prototypes_
-    whole = clone(model).set_params(checkpoint=None).fit(X, y).prototypes_
-    np.testing.assert_allclose(resumed, whole, atol=1e-8)
+    with pytest.raises(ValueError, match="X was"):
+        clone(model).fit(X[::-1][:30], y[::-1][:30])
+
+
+@pytest.mark.parametrize("kind", ["dask array", "array in a store", "ndarray", "list"])
+def test_clouds_that_are_not_in_memory_and_other_arrays_are_refused_with_the_cure(kind, tmp_path):
+    X, y = rings(20)
+    clf = kp.SWC(2, n_points=3, max_iter=2, **PLAIN)
+    fitted = clone(clf).fit(X, y)
+    packed = np.ones((20, 4, 3))
+    if kind == "dask array":
+        packed = pytest.importorskip("dask.array").from_array(packed, chunks=(5, 4, 3))
+    elif kind == "array in a store":
+        packed = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", shape=packed.shape)
+    elif kind == "list":
+        packed = packed.tolist()
+    said = rf"X is an? {kind}.*; SWC takes clouds that are in memory: give knnpress\.Clouds.*partial_fit"
+    ways = [lambda: clf.fit(packed, y), lambda: clf.partial_fit(packed, y), lambda: fitted.partial_fit(packed, y)]
+    queries = ("predict", "predict_proba", "transform", "kneighbors", "outlier_score")
+    for way in [*ways, *(lambda name=name: getattr(fitted, name)(packed) for name in queries)]:
+        with pytest.raises(TypeError, match=said):
+            way()
+
+
+def test_splitters_and_searches_of_scikit_learn_cut_clouds_with_their_groups():
+    X, y = rings(48)
+    model, groups = kp.SWC(2, n_points=3, max_iter=3, **PLAIN), np.arange(48) // 4
+    for cv in (KFold(3, shuffle=True, random_state=0), StratifiedGroupKFold(3), ShuffleSplit(2, random_state=0)):
+        own = groups if isinstance(cv, StratifiedGroupKFold) else None
+        assert cross_val_score(model, X, y, cv=cv, groups=own).mean() > 0.8
+    assert (cross_val_predict(model, X, y, cv=3) == y).mean() > 0.8
+    steps = Pipeline([("swc", model)])
+    found = GridSearchCV(steps, {"swc__reg": [0.5, 2.0], "swc__n_points": [1, 3]}, cv=2, n_jobs=2).fit(X, y)
+    assert found.best_params_["swc__n_points"] == 3
+    assert found.best_estimator_.score(*rings(seed=1)) > 0.8
+
+
+@pytest.mark.filterwarnings("ignore:CloudSinkhorn. 1 of 40 pairs")
+def test_progress_counts_passes_and_says_loss_and_error():
+    X, y = rings(60)
+    said = []
+    compressor = StochasticCompression(batch_size=20)
+    clf = kp.SWC(2, n_points=3, max_iter=5, compressor=compressor, callback=lambda *one: said.append(one), **PLAIN)
+    clf.fit(X, y)
+    assert [step for step, _, _ in said] == list(range(6))
+    assert [facts["loss"] for _, _, facts in said] == pytest.approx(clf.loss_curve_)
+    assert all(0 <= facts["error"] <= 1 for _, _, facts in said)
+
+
+@pytest.mark.parametrize("batch_size", [None, 10])
+def test_a_fit_broken_off_anywhere_goes_on_to_the_same_prototypes(tmp_path, batch_size, monkeypatch):
+    for often in ("_SECONDS", "_PAUSE"):
+        monkeypatch.setattr(f"knnpress.learning.checkpoint.{often}", 0.0)  # written at every iteration
+    X, y = rings(40)
+    plain = kp.SWC(2, n_points=3, max_iter=5, compressor=StochasticCompression(batch_size=batch_size), **PLAIN)
+    whole = plain.fit(X, y).prototypes_
+
+    for last in (1, 3):
+        model = clone(plain).set_params(checkpoint=tmp_path / f"state-{last}")
+
+        def stop(step, total, facts, last=last):
+            if step == last:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            clone(model).set_params(callback=stop).fit(X, y)
+        assert (tmp_path / f"state-{last}").exists()
+        steps = []
+        resumed = clone(model).set_params(callback=lambda step, *_, steps=steps: steps.append(step)).fit(X, y)
+        np.testing.assert_array_equal(resumed.prototypes_, whole)
+        assert min(steps, default=9) >= last - 1  # what was done is not done again

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 import knnpress as kp
 from knnpress import _core
 from knnpress.geometries import EMD, CloudEMD, CloudSinkhorn
+from knnpress.geometries.cloud_costs import costs
 from knnpress.geometries.cloud_search import mean_bounds, relaxed_transport, shelves, weights_of
-from knnpress.geometries.clouds import _costs
 from knnpress.neighbors import nearest
 
 COSTS = ["sqeuclidean", "euclidean", "cosine"]
@@ -35,14 +35,14 @@ def documents(rng, n, v=60, d=4):
 
 def transport(cost, x, z):
     """Exact transport by linear programming."""
-    C = _costs(cost, x.points, z.points)
+    C = costs(cost, x.points, z.points)
     n, k = C.shape
     rows, columns = np.kron(np.eye(n), np.ones(k)), np.kron(np.ones(n), np.eye(k))
     return linprog(C.ravel(), A_eq=np.vstack([rows, columns]), b_eq=np.concatenate([x.weights, z.weights])).fun
 
 
 def hard_relaxation(cost, x, z):
-    C = _costs(cost, x.points, z.points)
+    C = costs(cost, x.points, z.points)
     return max(x.weights @ C.min(axis=1), z.weights @ C.min(axis=0))
 
 
@@ -54,7 +54,7 @@ def test_the_bounds_hold_in_their_order(rng, cost, reg):
     OT, S = dual.pairwise(X, Z), CloudSinkhorn(reg, cost, tol=1e-8, max_iter=100_000).pairwise(X, Z)
     W = np.array([[transport(cost, x, z) for z in Z] for x in X])
     hard = np.array([[hard_relaxation(cost, x, z) for z in Z] for x in X])
-    C = _costs(cost, X.table, Z.table) / reg
+    C = costs(cost, X.table, Z.table) / reg
     soft = reg * relaxed_transport(C, weights_of(X.index, X, len(X.table)), weights_of(Z.index, Z, len(Z.table)))
     means = mean_bounds(dual._means(X), dual._means(Z), 1 if cost == "euclidean" else 2)
     means *= 0.5 if cost == "cosine" else 1.0

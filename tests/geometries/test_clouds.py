@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 import knnpress as kp
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries import CloudSinkhorn, Sinkhorn
+from knnpress.execution.threads import at_most
+from knnpress.geometries import CloudSinkhorn, Sinkhorn, cloud_solver
 from knnpress.geometries.charts import CloudChart
-from knnpress.geometries.clouds import as_clouds
+from knnpress.geometries.cloud_points import as_clouds
 
 COSTS = ("sqeuclidean", "euclidean", "cosine")
 
@@ -109,11 +113,34 @@ def test_as_reg_falls_it_is_the_earth_movers_distance(cost):
 
 def test_many_clouds_of_many_points_are_cut_into_blocks_that_change_nothing(monkeypatch):
     X, Z = clouds(20), clouds(30, seed=2)
-    whole = CloudSinkhorn(0.3).pairwise(X, Z)
-    monkeypatch.setattr("knnpress.geometries.clouds._CHUNK", 20)
-    monkeypatch.setattr("knnpress.geometries.clouds.BLOCK_BYTES", 3000)
-    np.testing.assert_allclose(CloudSinkhorn(0.3).pairwise(X, Z), whole, rtol=1e-12)
-    np.testing.assert_array_equal(CloudSinkhorn(0.3).pairwise(X, Z, 1), CloudSinkhorn(0.3).pairwise(X, Z, 3))
+    packs, W = packed(7), np.random.default_rng(0).normal(size=(20, 7))
+
+    def found(n_jobs):
+        with at_most(n_jobs):
+            step = CloudSinkhorn(0.3).linearize(X, packs)
+            return CloudSinkhorn(0.3).pairwise(X, Z, n_jobs), step.D, step.pullback(W), step.memory.potential
+
+    whole = found(1)
+    for kept in (2**22, 0):  # costs are kept for the gradient, or computed again
+        monkeypatch.setattr("knnpress.geometries.clouds._KEPT_COSTS", kept)
+        monkeypatch.setattr("knnpress.geometries.clouds._CHUNK", 9)
+        monkeypatch.setattr("knnpress.geometries.cloud_solver.BLOCK_BYTES", 3000)
+        for one, part in zip(whole, found(1), strict=True):
+            np.testing.assert_allclose(part, one, rtol=1e-11, atol=1e-13)
+        for one, many in zip(found(1), found(3), strict=True):
+            np.testing.assert_array_equal(one, many)
+
+
+def test_costs_of_shared_points_are_computed_once_for_values_and_gradient(monkeypatch):
+    made = []
+    plain = cloud_solver.costs
+    monkeypatch.setattr(cloud_solver, "costs", lambda cost, P, Q: made.append(P.shape) or plain(cost, P, Q))
+    rng = np.random.default_rng(0)
+    X = kp.Clouds.from_csr(csr_array(rng.poisson(2.0, (50, 10)) + 1), rng.normal(size=(10, 3)))
+    monkeypatch.setattr(cloud_solver, "BLOCK_BYTES", 8 * 10 * 12)  # ten points to twelve: 500 would not fit
+    step = CloudSinkhorn(1.0, value="dual").linearize(X, packed())
+    step.pullback(np.ones((50, 3)))
+    assert made == [(10, 3)]
 
 
 @pytest.mark.parametrize("value", ["divergence", "dual"])
@@ -217,3 +244,17 @@ def test_clouds_as_arrays_with_numbers_at_the_end_of_the_range_are_refused_or_ri
     kept = CloudSinkhorn(1.0).check(heavy)
     np.testing.assert_allclose(kept[:, :, -1], [[1 / 3, 2 / 3], [0.5, 0.5]])
     assert heavy[1, 0, -1] == 1e308
+
+
+@pytest.mark.parametrize("search", [False, True], ids=["all", "nearest"])
+def test_points_that_clouds_share_are_not_copied_for_each(search):
+    rng = np.random.default_rng(0)
+    X = kp.Clouds.from_csr(csr_array(np.ones((200, 40))), rng.normal(size=(40, 500)))
+    copied = X.points.nbytes  # 32 MB
+    geometry = CloudSinkhorn(100.0)
+    tracemalloc.start()
+    distances = geometry.nearest_to(X, 1) if search else geometry.distances_to(X)
+    distances(X[:4])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < copied / 4

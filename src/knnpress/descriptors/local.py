@@ -13,7 +13,7 @@ from knnpress.clouds import Clouds
 from knnpress.descriptors.features import FeatureSet, as_features, coordinates, pixel_rows
 from knnpress.descriptors.images import Images, Picture, check_images, map_images
 from knnpress.descriptors.shape import edge_points
-from knnpress.geometries.clouds import k_means
+from knnpress.geometries.cloud_points import k_means
 from knnpress.typing import Array
 
 _SAMPLE = 200_000  # local features that their spread is measured by

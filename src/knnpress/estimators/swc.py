@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sklearn.base import clone
 
 from knnpress.clouds import Clouds
 from knnpress.compression import CloudCentroids, Prototypes, StochasticCompression
 from knnpress.estimators.learned import LearnedModel, documented
+from knnpress.estimators.prepared import Prepared
+from knnpress.execution.stored import is_dask, is_stored
 from knnpress.geometries import CloudSinkhorn, Geometry
-from knnpress.geometries.clouds import as_clouds
+from knnpress.geometries.cloud_points import as_clouds
 from knnpress.learning.selection import DEFAULT
 from knnpress.typing import ArrayLike, Callback, Indices, Labels
+
+Model = TypeVar("Model", bound="SWC")
 
 _MANY = 2000  # clouds from which they are taken batch by batch
 _BATCH = 256
@@ -115,6 +119,19 @@ class SWC(LearnedModel):
         """The prototypes as `knnpress.Clouds`."""
         return as_clouds(self.prototypes_)
 
+    def partial_fit(self: Model, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Model:
+        """Learn from one more batch of clouds, as `SCC.partial_fit` does: how to learn from more than memory holds."""
+        _refuse_others(X)
+        return super().partial_fit(X, y, classes)
+
+    def _check_query(self, X: Any) -> tuple[Any, Prepared]:
+        _refuse_others(X)
+        return super()._check_query(X)
+
+    def _by_chunk(self, method: str, X: Any) -> Any:
+        _refuse_others(X)
+        raise AssertionError("clouds are in memory")
+
     def _compressor(self) -> StochasticCompression:
         compressor = super()._compressor()
         return compressor.set_params(init=CloudCentroids(self.n_points)) if compressor.init is None else compressor
@@ -130,6 +147,7 @@ class SWC(LearnedModel):
         class_weight: Any = None,
         geometry: Geometry | None = None,
     ) -> Prototypes:
+        _refuse_others(X)
         plain = self._geometry() if geometry is None else geometry
         assert isinstance(plain, CloudSinkhorn)
         fitted = plain.fitted_to(plain.check(X))
@@ -151,3 +169,17 @@ class SWC(LearnedModel):
 
     def _geometry(self) -> Geometry:
         return CloudSinkhorn(self.reg, self.cost, self.value, n_points=self.n_points)
+
+
+def _refuse_others(X: Any) -> None:
+    """Refuse what is not `Clouds`."""
+    if isinstance(X, Clouds):
+        return
+    shape = f" of shape {X.shape}" if hasattr(X, "shape") else ""
+    kind = f"a {type(X).__name__}"
+    if is_dask(X) or is_stored(X):
+        kind = "a dask array" if is_dask(X) else "an array in a store"
+    raise TypeError(
+        f"X is {kind}{shape}; SWC takes clouds that are in memory: give knnpress.Clouds, e.g. Clouds.from_list(list of "
+        "(k_i, d) arrays). Where they do not fit, give some at a time to partial_fit"
+    )

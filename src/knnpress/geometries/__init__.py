@@ -17,7 +17,8 @@
 from __future__ import annotations
 
 from knnpress.geometries.base import EmbeddedGeometry, Geometry, SmoothGeometry
-from knnpress.geometries.clouds import CloudEMD, CloudSinkhorn
+from knnpress.geometries.cloud_emd import CloudEMD
+from knnpress.geometries.clouds import CloudSinkhorn
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram import EMD, Sinkhorn

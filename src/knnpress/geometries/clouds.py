@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
@@ -11,12 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 
-from knnpress import _core
 from knnpress.clouds import LARGEST, Clouds
 from knnpress.exceptions import InvalidPointError
-from knnpress.execution.threads import BLOCK_BYTES, map_blocks
+from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import (
     Focus,
     Geometry,
@@ -28,18 +25,20 @@ from knnpress.geometries.base import (
     least_weight,
 )
 from knnpress.geometries.charts import CloudChart
-from knnpress.geometries.cloud_search import Shelf, mean_bounds, relaxed_transport, shelves, weights_of
+from knnpress.geometries.cloud_costs import Cost, costs, directions
+from knnpress.geometries.cloud_points import as_clouds, k_means, mass_of, n_dims
+from knnpress.geometries.cloud_search import mean_bounds, relaxed_transport, shelves, weights_of
+from knnpress.geometries.cloud_solver import Side, Solver, Table, Target, each_part, in_blocks, sub_blocks, table_of
 from knnpress.geometries.search import least_k
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["CloudEMD", "CloudSinkhorn"]
-
-Cost = Literal["sqeuclidean", "euclidean", "cosine"]
+__all__ = ["CloudSinkhorn"]
 
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
 _MOST_POINTS = 1000  # that the median is taken of
 _MOST_OF_CENTROID = 100_000  # points; more would be no summary, and take all memory
-_CHUNK = 2048  # points of Z whose costs are held at a time
+_CHUNK = 256  # points of Z whose costs are held at a time: threads share out such parts
+_KEPT_COSTS = 2**22  # numbers that are kept from values to their gradient
 _WIDEST = 16384  # different points of Z whose costs are held at a time in a search
 _LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
@@ -100,6 +99,7 @@ class CloudSinkhorn(BaseEstimator):
     start_quotas: Literal["size", "need"] = "size"
     exact_gradient = True
     slacks = (10.0, 1.0)
+    least_work = 2**22  # rows of a block share costs, and its parts are shared out among threads
 
     def __init__(
         self,
@@ -161,10 +161,10 @@ class CloudSinkhorn(BaseEstimator):
     def pairwise(self, X: Any, Z: Any = None, n_jobs: int | None = None) -> Array:
         """Values between all pairs of clouds, (n, m); Z None means X itself. "auto" takes `reg` from X."""
         X = self.check(X)
-        if Z is not None and _n_dims(self.check(Z, "Z")) != _n_dims(X):
-            raise ValueError(f"X holds points of {_n_dims(X)} dimensions and Z of {_n_dims(Z)}; they must agree")
+        if Z is not None and n_dims(self.check(Z, "Z")) != n_dims(X):
+            raise ValueError(f"X holds points of {n_dims(X)} dimensions and Z of {n_dims(Z)}; they must agree")
         fitted = self.fitted_to(X)
-        D: Array = np.concatenate(_in_blocks(fitted, as_clouds(X), X if Z is None else fitted.check(Z, "Z"), n_jobs))
+        D: Array = in_blocks(fitted.distances_to(X if Z is None else fitted.check(Z, "Z")), as_clouds(X), n_jobs)
         return D
 
     def centroid(self, X: Any, weights: ArrayLike | None = None) -> Array:
@@ -210,21 +210,21 @@ class CloudSinkhorn(BaseEstimator):
 
     def distances_to(self, Z: Any) -> Callable[[Any], Array]:
         """For checked Z: a function from a checked block of X to its values to every Z."""
-        reg, targets = self._resolved(Z), self._targets(Z)
-        solver = _Solver(reg, self.tol, self.max_iter)
+        reg, targets = self._resolved(Z), Target.parts(as_clouds(Z), _CHUNK)
+        solver = Solver(reg, self.tol, self.max_iter)
         debiased = self.value == "divergence"
-        self_z = [solver.self_terms(t, self.cost)[0] for t in targets] if debiased else []
+        self_z = [solver.self_terms(t.clouds, self.cost)[0] for t in targets] if debiased else []
 
         def distances(X: Any) -> Array:
             clouds = as_clouds(X)
             D = np.empty((len(clouds), targets[-1].stop))
-            for target in targets:
-                for rows in _sub_blocks(clouds, len(target.weights)):
-                    D[rows, target.start : target.stop] = solver.solve(
-                        _table(clouds[rows], target, self.cost, reg), target, None, False
-                    )
+            for rows in sub_blocks(clouds, max(len(target.weights) for target in targets)):
+                side = Side.of(clouds[rows])
+                for target in targets:
+                    costs_of_target = table_of(side, target, self.cost, reg)
+                    D[rows, target.start : target.stop] = solver.solve(costs_of_target, target, None, False)
             if debiased:
-                self_x = solver.self_terms(_Target.of(clouds), self.cost)[0]
+                self_x = solver.self_terms(clouds, self.cost)[0]
                 D -= 0.5 * (self_x[:, None] + np.concatenate(self_z))
             return D
 
@@ -240,29 +240,29 @@ class CloudSinkhorn(BaseEstimator):
         if len(z) < _LEAST_CLOUDS:
             return self.distances_to(Z)
         parts = shelves(z, _WIDEST)
-        solver, debiased = _Solver(reg, self.tol, self.max_iter), self.value == "divergence"
-        self_z = solver.self_terms(_Target.of(z), self.cost)[0] if debiased else np.zeros(len(z))
+        solver, debiased = Solver(reg, self.tol, self.max_iter), self.value == "divergence"
+        self_z = solver.self_terms(z, self.cost)[0] if debiased else np.zeros(len(z))
         means_z = self._means(z)
         width = max(len(z), *(len(part.points) for part in parts))
 
         def block(clouds: Clouds) -> Array:
-            self_x = solver.self_terms(_Target.of(clouds), self.cost)[0] if debiased else np.zeros(len(clouds))
+            self_x = solver.self_terms(clouds, self.cost)[0] if debiased else np.zeros(len(clouds))
             bias = 0.5 * (self_x[:, None] + self_z)
             used, index = np.unique(clouds.index, return_inverse=True)
             points, A = clouds.table[used], weights_of(index, clouds, len(used))
             kept: dict[int, Array] = {}
 
-            def costs(p: int) -> Array:
+            def costs_of(p: int) -> Array:
                 C = kept.get(p)
                 if C is None:
-                    C = _costs(self.cost, points, parts[p].points) / reg
+                    C = costs(self.cost, points, parts[p].points) / reg
                     if len(parts) == 1:
                         kept[p] = C
                 return C
 
             lower, largest = np.empty((len(clouds), len(z))), 0.0
             for p, part in enumerate(parts):
-                C = costs(p)
+                C = costs_of(p)
                 largest = max(largest, float(C.max()))
                 lower[:, part.start : part.stop] = reg * relaxed_transport(C, A, part.B)
             slack = self.tol * reg * largest  # what a marginal error of tol can take off a value
@@ -276,14 +276,14 @@ class CloudSinkhorn(BaseEstimator):
                 for p, part in enumerate(parts):
                     own = slice(part.start, part.stop)
                     if wanted[:, own].any():
-                        D[:, own] = solver.solve_some(costs(p), index, clouds, part, limit[:, own])
+                        D[:, own] = solver.solve_some(costs_of(p), index, clouds, part, limit[:, own])
                 return D - bias
 
             return least_k(lower, np.full(len(clouds), np.inf), k, solve)
 
         def distances(X: Any) -> Array:
             clouds = as_clouds(X)
-            return np.concatenate([block(clouds[rows]) for rows in _sub_blocks(clouds, width)])
+            return np.concatenate([block(clouds[rows]) for rows in sub_blocks(clouds, width)])
 
         return distances
 
@@ -291,7 +291,7 @@ class CloudSinkhorn(BaseEstimator):
         """Means of clouds, or of their directions where the cost sees only those, (n, d)."""
         if self.cost != "cosine":
             return clouds.means()
-        return Clouds._made_of(_directions(clouds.table), clouds.index, clouds.offsets, clouds.weights).means()
+        return Clouds._made_of(directions(clouds.table), clouds.index, clouds.offsets, clouds.weights).means()
 
     def _mean_bounds(self, X: Array, Z: Array, bias: Array) -> Array:
         """What values are not below, by the means of clouds, (n, m)."""
@@ -315,7 +315,7 @@ class CloudSinkhorn(BaseEstimator):
 
     def n_dims_of(self, X: Any) -> int:
         """Dimension of the points of checked clouds."""
-        return _n_dims(X)
+        return n_dims(X)
 
     def spread(self, X: Any, weight: Array | None, start: Array, own: Indices) -> float:
         """Root mean square distance of points from the nearest point of their own start: a unit of positions."""
@@ -324,7 +324,7 @@ class CloudSinkhorn(BaseEstimator):
             rows = np.flatnonzero(own == j)
             clouds = as_clouds(X)[rows]
             used, index = np.unique(clouds.index, return_inverse=True)
-            nearest = _costs("sqeuclidean", clouds.table[used], start[j, :, :-1]).min(axis=1)
+            nearest = costs("sqeuclidean", clouds.table[used], start[j, :, :-1]).min(axis=1)
             squares[rows] = np.add.reduceat(clouds.weights * nearest[index], clouds.offsets[:-1])
         mean = float(np.average(squares, weights=weight))
         return float(np.sqrt(mean)) if mean > 0 else 1.0
@@ -347,12 +347,12 @@ class CloudSinkhorn(BaseEstimator):
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X, solved to `slack` times `tol`."""
-        reg, targets = self._resolved(Z), self._targets(Z)
-        solver, debiased = _Solver(reg, slack * self.tol, self.max_iter, slack > 1.0), self.value == "divergence"
+        reg, targets = self._resolved(Z), Target.parts(as_clouds(Z), _CHUNK)
+        solver, debiased = Solver(reg, slack * self.tol, self.max_iter, slack > 1.0), self.value == "divergence"
         m, k = Z.shape[:2]
         self_z, self_gradient = np.zeros(m), np.zeros_like(Z)
         if debiased:
-            terms = [solver.self_terms(target, self.cost, gradient=True) for target in targets]
+            terms = [solver.self_terms(target.clouds, self.cost, gradient=True) for target in targets]
             self_z = np.concatenate([value for value, _ in terms])
             self_gradient = np.concatenate([gradient for _, gradient in terms]).reshape(Z.shape)
 
@@ -362,35 +362,46 @@ class CloudSinkhorn(BaseEstimator):
             if not warm:
                 self_x = np.zeros(len(clouds))
                 if debiased:
-                    exact = _Solver(reg, self.tol, self.max_iter)
-                    self_x = exact.self_terms(_Target.of(clouds), self.cost)[0]
+                    exact = Solver(reg, self.tol, self.max_iter)
+                    self_x = exact.self_terms(clouds, self.cost)[0]
                 memory = _Memory(np.zeros((len(clouds), m * k)), self_x)
             D = np.empty((len(clouds), m))
-            parts = [(rows, target) for target in targets for rows in _sub_blocks(clouds, len(target.weights))]
-            tables: dict[int, _Table] = {}
+            widest = max(len(target.weights) for target in targets)
+            sides = [(rows, Side.of(clouds[rows])) for rows in sub_blocks(clouds, widest)]
+            parts = [(rows, side, target) for rows, side in sides for target in targets]
+            few = sum(len(side.points) * len(target.weights) for _, side, target in parts) <= _KEPT_COSTS
+            tables: dict[int, Table] = {}
+            solved = memory
 
-            def table_of(part: int) -> _Table:
-                rows, target = parts[part]
-                made = tables.get(part) or _table(clouds[rows], target, self.cost, reg)
-                if len(parts) == 1:
+            def table(part: int) -> Table:
+                _, side, target = parts[part]
+                made = tables.get(part) or table_of(side, target, self.cost, reg)
+                if few:
                     tables[part] = made  # the pullback needs it again
                 return made
 
-            for part, (rows, target) in enumerate(parts):
+            def solve(part: int) -> None:
+                rows, _, target = parts[part]
                 columns = slice(target.start * k, target.stop * k)
-                potential = np.ascontiguousarray(memory.potential[rows, columns])
-                D[rows, target.start : target.stop] = solver.solve(table_of(part), target, potential, warm)
-                memory.potential[rows, columns] = potential
+                potential = np.ascontiguousarray(solved.potential[rows, columns])
+                D[rows, target.start : target.stop] = solver.solve(table(part), target, potential, warm)
+                solved.potential[rows, columns] = potential
+
+            each_part(solve, len(parts))
             D -= 0.5 * (memory.self_x[:, None] + self_z)
-            solved = memory
 
             def pullback(W: Array) -> Array:
-                gradient, least = np.zeros((m * k, Z.shape[2])), least_weight(W)
-                for part, (rows, target) in enumerate(parts):
-                    columns = slice(target.start * k, target.stop * k)
-                    table, own = table_of(part), np.ascontiguousarray(W[rows, target.start : target.stop], np.float64)
-                    potential = np.ascontiguousarray(solved.potential[rows, columns])
-                    gradient[columns] += table.pullback(target, potential, own, least, self.cost, reg)
+                least = least_weight(W)
+
+                def pull(part: int) -> Array:
+                    rows, _, target = parts[part]
+                    own = np.ascontiguousarray(W[rows, target.start : target.stop], np.float64)
+                    potential = np.ascontiguousarray(solved.potential[rows, target.start * k : target.stop * k])
+                    return table(part).pullback(target, potential, own, least, self.cost, reg)
+
+                gradient = np.zeros((m * k, Z.shape[2]))
+                for (_, _, target), part in zip(parts, each_part(pull, len(parts)), strict=True):
+                    gradient[target.start * k : target.stop * k] += part
                 gradient = gradient.reshape(Z.shape) - W.sum(axis=0)[:, None, None] * self_gradient
                 gradient[:, :, -1] -= gradient[:, :, -1].mean(axis=1, keepdims=True)
                 return gradient
@@ -399,16 +410,6 @@ class CloudSinkhorn(BaseEstimator):
 
         return step
 
-    def _targets(self, Z: Any) -> list[_Target]:
-        """Z in parts of about `_CHUNK` points."""
-        whole, first, targets = _Target.of(as_clouds(Z)), 0, []
-        while first < whole.stop:
-            last = int(np.searchsorted(whole.offsets, whole.offsets[first] + _CHUNK, "right")) - 1
-            last = max(first + 1, last)
-            targets.append(whole.part(first, last))
-            first = last
-        return targets
-
     def _resolved(self, X: Any) -> float:
         """`reg` in units of the ground cost."""
         if self.reg != "auto":
@@ -416,7 +417,7 @@ class CloudSinkhorn(BaseEstimator):
         clouds = as_clouds(X)
         some = np.linspace(0, len(clouds.index) - 1, min(len(clouds.index), _MOST_POINTS)).astype(np.intp)
         points = clouds.table[clouds.index[some]]
-        C = _costs(self.cost, points, points)
+        C = costs(self.cost, points, points)
         positive = C[1e-12 * max(C.max(), 1e-300) < C]
         return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
 
@@ -445,286 +446,4 @@ class CloudSinkhorn(BaseEstimator):
             raise InvalidPointError(
                 f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero and has no direction; remove it, or use "
                 "another cost than 'cosine'"
-            )
-
-
-class CloudEMD(BaseEstimator):
-    r"""Exact earth mover's distance between clouds, through POT's network simplex: the word mover's distance.
-
-    .. math:: \min_{T \ge 0} \sum_{lk} T_{lk}\, c(x_l, z_k) \quad \text{s.t.} \quad T 1 = a, \; T^\top 1 = b
-
-    Needs the extra ``ot`` (``pip install knnpress[ot]``). Pairs are solved one after the other: this is for references
-    and small sets, and hundreds of times as slow as `CloudSinkhorn`. The centroid is that of `CloudSinkhorn` with
-    ``reg="auto"``.
-
-    Parameters
-    ----------
-    cost : {"sqeuclidean", "euclidean", "cosine"}
-        "euclidean" is the word mover's distance of Kusner et al.
-    n_points : int
-        Points of a centroid.
-
-    Examples
-    --------
-    >>> import knnpress as kp
-    >>> from knnpress.geometries import CloudEMD
-    >>> CloudEMD("euclidean").pairwise(kp.Clouds.from_list([[[0.0], [1.0]], [[2.0], [4.0]]]))
-    array([[0. , 2.5],
-           [2.5, 0. ]])
-    """
-
-    point_ndim = 2
-
-    def __init__(self, cost: Cost = "sqeuclidean", *, n_points: int = 32) -> None:
-        self.cost = cost
-        self.n_points = n_points
-
-    def check(self, X: Any, name: str = "X", n_jobs: int | None = None) -> Any:
-        """Return X, `Clouds` or an array (n, k, d + 1) of which weights are scaled to sum to one."""
-        return self._entropic().check(X, name, n_jobs)
-
-    def pairwise(self, X: Any, Z: Any = None, n_jobs: int | None = None) -> Array:
-        """Distances between all pairs of clouds, (n, m); Z None means X itself."""
-        X = self.check(X)
-        Z = X if Z is None else self.check(Z, "Z")
-        if _n_dims(Z) != _n_dims(X):
-            raise ValueError(f"X holds points of {_n_dims(X)} dimensions and Z of {_n_dims(Z)}; they must agree")
-        return np.concatenate(_in_blocks(self, as_clouds(X), Z, n_jobs))
-
-    def centroid(self, X: Any, weights: ArrayLike | None = None) -> Array:
-        """The entropic barycenter of free support, (n_points, d + 1), weights in the last column."""
-        return self._entropic().centroid(X, weights)
-
-    def centroid_step(self, X: Any, W: Array, Z: Array, n_jobs: int | None = None) -> Array:
-        """Entropic barycenters by descent from Z, (m, k, d + 1)."""
-        return self._entropic().fitted_to(X).centroid_step(X, W, Z, n_jobs)
-
-    def distances_to(self, Z: Any) -> Callable[[Any], Array]:
-        """For checked Z: a function from a checked block of X to its distances to every Z."""
-        try:
-            from ot import emd2
-        except ImportError as error:
-            raise ImportError("CloudEMD needs POT: pip install knnpress[ot]") from error
-        targets = list(as_clouds(Z))
-
-        def one(x: Any, z: Any) -> float:
-            C = _costs(self.cost, x.points, z.points)
-            # POT takes costs below a constant for nothing: bring them near one, by a power of two, which rounds nothing
-            unit = 2.0 ** np.floor(np.log2(C.max() or 1.0))
-            found = emd2(x.weights, z.weights, C / unit, numItermax=1_000_000, check_marginals=False)
-            return float(unit * found)
-
-        return lambda X: np.array([[one(x, z) for z in targets] for x in as_clouds(X)])
-
-    def n_dims_of(self, X: Any) -> int:
-        """Dimension of the points of checked clouds."""
-        return _n_dims(X)
-
-    def _entropic(self) -> CloudSinkhorn:
-        return CloudSinkhorn(cost=self.cost, n_points=self.n_points)
-
-
-def as_clouds(X: Any) -> Clouds:
-    """Checked points as `Clouds`."""
-    if isinstance(X, Clouds):
-        return X
-    n, k, d = X.shape
-    points = np.ascontiguousarray(X[:, :, :-1]).reshape(n * k, d - 1)
-    return Clouds._made_of(points, np.arange(n * k), k * np.arange(n + 1), np.ascontiguousarray(X[:, :, -1]).ravel())
-
-
-def k_means(points: Array, mass: Array, k: int, n_rounds: int = 10) -> Array:
-    """Centres of weighted points with the mass that is theirs, (k, d + 1), by k-means.
-
-    Nothing is drawn: centres begin at points that carry most of the distance left, one after the other. Where there are
-    fewer points than k, the heaviest are given twice, with half the mass each.
-    """
-    kept = mass > 0
-    points, mass = points[kept], mass[kept] / mass[kept].sum()
-    while len(points) < k:
-        heavy = np.argsort(-mass, kind="stable")[: k - len(points)]
-        mass[heavy] *= 0.5
-        points, mass = np.concatenate([points, points[heavy]]), np.concatenate([mass, mass[heavy]])
-    center = mass @ points
-    left = ((points - center) ** 2).sum(axis=1)
-    chosen: list[int] = []
-    for _ in range(k):
-        score = mass * left
-        score[chosen] = -1.0
-        chosen.append(int(score.argmax()))
-        left = np.minimum(left, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
-    centers = points[chosen]
-    for _ in range(n_rounds):
-        owner = _costs("sqeuclidean", points, centers).argmin(axis=1)
-        share = np.zeros((k, len(points)))
-        share[owner, np.arange(len(points))] = mass
-        total = share.sum(axis=1)
-        full = total > 0
-        centers[full] = (share[full] / total[full, None]) @ points
-    total = np.maximum(total, 0.1 / k)  # a centre without points keeps a little, so that it can be moved
-    return np.column_stack([centers, total / total.sum()])
-
-
-def mass_of(clouds: Clouds, shares: Array) -> Array:
-    """Mass of each row of the table, (n_table,), where clouds weigh `shares`."""
-    return np.bincount(clouds.index, np.repeat(shares, clouds.sizes) * clouds.weights, minlength=len(clouds.table))
-
-
-def _n_dims(X: Any) -> int:
-    return int(X.shape[1] if isinstance(X, Clouds) else X.shape[2] - 1)
-
-
-def _in_blocks(geometry: CloudSinkhorn | CloudEMD, X: Clouds, Z: Any, n_jobs: int | None) -> list[Array]:
-    distances = geometry.distances_to(Z)
-    blocks = [slice(i, min(i + 32, len(X))) for i in range(0, len(X), 32)]
-    return map_blocks(lambda rows: distances(X[rows]), blocks, n_jobs)
-
-
-def _costs(cost: Cost, P: Array, Q: Array) -> Array:
-    """Costs between points, (p, q), by one matrix product."""
-    if cost == "cosine":
-        C: Array = 1.0 - _directions(P) @ _directions(Q).T
-        return np.maximum(C, 0.0, out=C)
-    center = Q.mean(axis=0)  # around it little is lost to cancellation
-    P, Q = P - center, Q - center
-    C = P @ Q.T
-    C *= -2.0
-    C += np.einsum("ik,ik->i", P, P)[:, None]
-    C += np.einsum("ik,ik->i", Q, Q)
-    np.maximum(C, 0.0, out=C)
-    return np.sqrt(C, out=C) if cost == "euclidean" else C
-
-
-def _cost_gradient(cost: Cost, P: Array, Q: Array, C: Array, T: Array) -> Array:
-    """sum_p T[p, q] dC[p, q] / dQ[q], (q, d)."""
-    if cost == "cosine":
-        length = np.linalg.norm(Q, axis=1, keepdims=True)
-        pull, direction = T.T @ _directions(P), _directions(Q)
-        along = np.einsum("qk,qk->q", pull, direction)[:, None]
-        return (along * direction - pull) / np.maximum(length, 1e-300)
-    if cost == "euclidean":
-        T = 0.5 * np.divide(T, C, out=np.zeros_like(T), where=C > 0)
-    gradient: Array = 2.0 * (T.sum(axis=0)[:, None] * Q - T.T @ P)
-    return gradient
-
-
-def _directions(P: Array) -> Array:
-    directions: Array = P / np.maximum(np.linalg.norm(P, axis=1, keepdims=True), 1e-300)
-    return directions
-
-
-@dataclass(frozen=True)
-class _Target:
-    """Some clouds of Z, from `start` to `stop`, with their points side by side."""
-
-    points: Array
-    offsets: Indices
-    weights: Array
-    start: int
-    stop: int
-
-    @classmethod
-    def of(cls, clouds: Clouds) -> _Target:
-        return cls(clouds.points, clouds.offsets, clouds.weights, 0, len(clouds))
-
-    def part(self, start: int, stop: int) -> _Target:
-        own = slice(self.offsets[start], self.offsets[stop])
-        offsets = self.offsets[start : stop + 1] - self.offsets[start]
-        return _Target(self.points[own], offsets, np.ascontiguousarray(self.weights[own]), start, stop)
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Clouds of X, and the costs over reg of their different points to the points of a target."""
-
-    points: Array
-    index: Indices
-    clouds: Clouds
-    cost: Array
-
-    def pullback(self, target: _Target, potential: Array, W: Array, least: float, cost: Cost, reg: float) -> Array:
-        """Gradients of positions and weights, (q, d + 1)."""
-        plan, gradient = np.zeros_like(self.cost), np.zeros(len(target.weights))
-        x, weights = self.clouds.offsets, np.ascontiguousarray(self.clouds.weights)
-        _core.clouds_pullback(
-            self.cost, self.index, x, weights, target.offsets, target.weights, potential, W, least, plan, gradient
-        )
-        positions = _cost_gradient(cost, self.points, target.points, reg * self.cost, plan)
-        return np.column_stack([positions, reg * gradient])
-
-
-def _table(clouds: Clouds, target: _Target, cost: Cost, reg: float) -> _Table:
-    used, index = np.unique(clouds.index, return_inverse=True)
-    points = clouds.table[used]
-    C = _costs(cost, points, target.points)
-    C /= reg
-    return _Table(points, index, clouds, C)
-
-
-def _sub_blocks(clouds: Clouds, n_columns: int) -> Iterator[slice]:
-    """Rows whose points' costs to so many others take no more than a block's bytes."""
-    most, first = max(1, BLOCK_BYTES // (8 * n_columns)), 0
-    while first < len(clouds):
-        last = int(np.searchsorted(clouds.offsets, clouds.offsets[first] + most, "right")) - 1
-        last = min(len(clouds), max(first + 1, last))
-        yield slice(first, last)
-        first = last
-
-
-@dataclass(frozen=True)
-class _Solver:
-    """The native solver with its settings; warns where pairs did not converge."""
-
-    reg: float
-    tol: float
-    max_iter: int
-    loose: bool = False  # on the way of a descent the next step goes on from what was reached: nothing to warn of
-
-    def solve(self, table: _Table, target: _Target, potential: Array | None, warm: bool) -> Array:
-        """Dual values, (n, m); potentials are brought up to date."""
-        x, weights = table.clouds.offsets, np.ascontiguousarray(table.clouds.weights)
-        value, _, error = _core.clouds(
-            *(table.cost, table.index, x, weights, target.offsets, target.weights),
-            *(potential, warm, self.tol, self.max_iter),
-        )
-        self._warn(error)
-        return self.reg * value
-
-    def solve_some(self, costs: Array, index: Indices, clouds: Clouds, shelf: Shelf, limit: Array) -> Array:
-        """Dual values, (n, m), infinite where they are found to be above their limit (over reg)."""
-        value, _, error = _core.clouds(
-            *(costs, index, clouds.offsets, np.ascontiguousarray(clouds.weights), shelf.offsets, shelf.weights),
-            *(None, False, self.tol, self.max_iter, shelf.index, np.ascontiguousarray(limit)),
-        )
-        self._warn(error)
-        return self.reg * value
-
-    def self_terms(self, clouds: _Target, cost: Cost, gradient: bool = False) -> tuple[Array, Array]:
-        """OT of each cloud with itself, (n,), and half its gradient in positions and weights, (n_points, d + 1)."""
-        n, d = len(clouds.offsets) - 1, clouds.points.shape[1]
-        values, errors = np.empty(n), np.empty(n)
-        gradients = np.empty((len(clouds.points) if gradient else 0, d + 1))
-        for i in range(n):
-            own = slice(clouds.offsets[i], clouds.offsets[i + 1])
-            points, a = clouds.points[own], np.ascontiguousarray(clouds.weights[own])
-            C = _costs(cost, points, points)
-            C = 0.5 * (C + C.T)
-            np.fill_diagonal(C, 0.0)
-            # it is subtracted from every pair of its row: solve it more tightly; it converges fast
-            values[i], f, _, errors[i] = _core.cloud_self(C / self.reg, a, 0.01 * self.tol, self.max_iter)
-            if gradient:
-                plan = a[:, None] * a * np.exp(np.minimum(f[:, None] + f - C / self.reg, 50.0))
-                gradients[own, :-1] = _cost_gradient(cost, points, points, C, plan)
-                gradients[own, -1] = self.reg * f
-        self._warn(errors)
-        return self.reg * values, gradients
-
-    def _warn(self, error: Array) -> None:
-        short = error > self.tol if not self.loose else np.zeros(error.shape, bool)
-        if short.any():
-            warnings.warn(
-                f"CloudSinkhorn: {short.sum()} of {short.size} pairs did not reach tol={self.tol:g} in "
-                f"{self.max_iter} iterations (worst marginal error {error.max():.1e}); raise max_iter or reg",
-                ConvergenceWarning,
-                stacklevel=3,
             )

@@ -13,7 +13,7 @@ from knnpress.compression.selection.centroids import ClassCentroids
 from knnpress.compression.selection.quotas import class_quotas
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries import Geometry, SquaredEuclidean
-from knnpress.geometries.clouds import k_means, mass_of
+from knnpress.geometries.cloud_points import k_means, mass_of
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
