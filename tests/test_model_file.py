@@ -508,7 +508,7 @@ CHANGES = {
     "older": (lambda about, tensors: about.update(version=0), "unknown version 0"),
     "no version": (lambda about, tensors: about.update(version="one"), "not a sound model"),
     "no model": (lambda about, tensors: about.pop("model"), "KeyError"),
-    "a list": (lambda about, tensors: about.update(model=[1]), "holds a list, which is no model"),
+    "a list": (lambda about, tensors: about.update(model=[1]), "holds a list, which is not a model"),
     "os.system": (put("class", value="os.system"), r"holds a 'os\.system', which this knnpress does not have"),
     "a protocol": (put("class", value="Geometry"), "holds a 'Geometry', which this knnpress does not have"),
     "a dataclass": (put("class", value="Prototypes"), "holds a 'Prototypes', which this knnpress"),
@@ -517,7 +517,7 @@ CHANGES = {
     "no class": (put("class", value=["SCC"]), "not a sound model"),
     "a geometry": (
         lambda about, tensors: about.update(model={"class": "JBLD", "params": {}, "fitted": {}}),
-        "JBLD, which is no model",
+        "JBLD, which is not a model",
     ),
     "unknown parameter": (put("params", "gama", value=1), "SCC with 'gama', which SCC does not have"),
     "a method": (put("fitted", "predict", value=1), "SCC with 'predict', which SCC does not have"),

@@ -37,7 +37,7 @@ __all__ = [
     "save",
 ]
 
-#: Where the names that are no modules live
+#: Where the names that are not modules live
 _HOMES = {
     **dict.fromkeys(["SCC", "SHC", "SNC", "SWC", "DescriptorClassifier"], "knnpress.estimators"),
     **dict.fromkeys(["PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),

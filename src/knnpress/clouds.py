@@ -276,7 +276,7 @@ class Clouds:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         """Refuse: clouds differ in size."""
-        raise TypeError("Clouds differ in size and are no array; use clouds.points, or a list of clouds[i].points")
+        raise TypeError("Clouds differ in size, and are no array; use clouds.points, or a list of clouds[i].points")
 
     def __repr__(self) -> str:
         n, d = self.shape

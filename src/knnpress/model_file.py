@@ -109,7 +109,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             _verify(about, file)
             model = _Reader(file).value(about["model"])
         if not _is_ours(model) or not (hasattr(model, "predict") or hasattr(model, "transform")):
-            raise ValueError(f"it holds a {type(model).__name__}, which is no model")
+            raise ValueError(f"it holds a {type(model).__name__}, which is not a model")
         check_is_fitted(model)
         return model
     except (ModelFileError, FileNotFoundError, PermissionError):

@@ -27,7 +27,7 @@ LEARNED = {"scc": "SCC", "shc": "SHC", "snc": "SNC", "swc": "SWC"}
 #: Compressors that find out themselves how many prototypes they need
 CONDENSING = ("full", "condensed", "reduced", "fast-condensed")
 
-#: All methods; those that are no classifier are compressors, in `knnpress.compression`
+#: All methods; those that are not classifiers are compressors, in `knnpress.compression`
 METHODS = {
     **LEARNED,
     "full": "KeepAll",

@@ -48,7 +48,7 @@ def image_tag(pixels: Array, alt: str, kind: str = "") -> str:
 
 
 def image(pixels: Array) -> Array | None:
-    """A data image as uint8, (h, w) or (h, w, 3), not too large for a page; None for what is no image."""
+    """A data image as uint8, (h, w) or (h, w, 3), not too large for a page; None for what is not an image."""
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or not pixels.size:
         return None
     if pixels.ndim == 3 and pixels.shape[2] == 1:

@@ -753,12 +753,10 @@ def test_file_names_that_are_no_utf8_do_not_cost_the_output(photos, model, tmp_p
     os.mkdir(folder)
     for name in (b"fine.png", b"caf\xe9.png"):
         shutil.copy(photos / "test" / "rows" / "0.png", os.path.join(folder, name))
-    for env in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
-        done = subprocess.run(
-            [KNNPRESS, "predict", model, folder], capture_output=True, env=os.environ | env, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert [line.split(b",")[0] for line in done.stdout.splitlines()] == [b"item", b"caf\\udce9.png", b"fine.png"]
+    plainest = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([KNNPRESS, "predict", model, folder], capture_output=True, env=os.environ | plainest)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(b",")[0] for line in done.stdout.splitlines()] == [b"item", b"caf\\udce9.png", b"fine.png"]
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", "> /dev/full", "2> /dev/full"])
@@ -877,17 +875,17 @@ def misused(capsys, *arguments):
     ("arguments", "words"),
     [
         ("", "compress learn a small model from images or points"),
-        ("nonsense", "'nonsense' is no command; choose from demo, describe"),
-        ("compres x", "'compres' is no command; did you mean compress?"),
+        ("nonsense", "'nonsense' is not a command; choose from demo, describe"),
+        ("compres x", "'compres' is not a command; did you mean compress?"),
         ("compress", "required: FOLDER|POINTS, -o/--output Example: knnpress compress photos/ -o model.knnp"),
         ("compress x", "required: -o/--output Example: knnpress compress photos/ -o model.knnp"),
-        ("compress x -o y --ratio 2", "2 is no share"),
-        ("compress x -o y --ratio 2%", "2% is no share; give a number above 0, up to 1, e.g. 0.02"),
-        ("compress x -o y --prototypes 0", "0 is no count"),
-        ("compress x -o y --prototypes many", "many is no count; give 1 or more"),
-        ("compress x -o y --jobs 0", "0 is no number of threads"),
-        ("compress x -o y --jobs all", "all is no number of threads; give 1 or more, or -1 for all cores"),
-        ("compare x --minutes soon", "soon is no time; give minutes, e.g. 5"),
+        ("compress x -o y --ratio 2", "2 is not a share"),
+        ("compress x -o y --ratio 2%", "2% is not a share; give a number above 0, up to 1, e.g. 0.02"),
+        ("compress x -o y --prototypes 0", "0 is not a count"),
+        ("compress x -o y --prototypes many", "many is not a count; give 1 or more"),
+        ("compress x -o y --jobs 0", "0 is not a number of threads"),
+        ("compress x -o y --jobs all", "all is not a number of threads; give 1 or more, or -1 for all cores"),
+        ("compare x --minutes soon", "soon is not a time; give minutes, e.g. 5"),
         ("compress x -o y --ratio 0.1 --auto", "not allowed with"),
         ("compress x -o y --ration 1", "usage: knnpress compress"),
         ("compress x -o y --ration 1", "there is no --ration; did you mean --ratio? Example: knnpress compress"),
@@ -969,7 +967,7 @@ def test_what_is_not_a_model_is_called_what_it_is(photos, vectors, model, knnpre
     assert failed(knnpress_main("predict", photos, model), f"{photos} is a folder; the model comes first", "compress")
     assert failed(knnpress_main("inspect", photos), f"{photos} is a folder; give a model", "knnpress compress")
     for command in (("predict", vectors, photos), ("inspect", vectors), ("export", vectors, "-o", "m.c")):
-        assert failed(knnpress_main(*command), f"{vectors} holds points, and is no model", "knnpress compress")
+        assert failed(knnpress_main(*command), f"{vectors} holds points, and is not a model", "knnpress compress")
 
 
 def test_points_that_do_not_suit_a_model_are_told_by_file(vectors, tmp_path, knnpress_main, rng):

@@ -446,9 +446,14 @@ def test_a_file_of_points_is_compared(quick, kind, tmp_path, capsys, monkeypatch
 
 @pytest.mark.parametrize(
     ("kind", "method", "metric"),
-    [(kind, "full", metric) for kind in KINDS for metric in KINDS[kind].metrics]
-    + [(kind, "means", metric) for kind in KINDS if KINDS[kind].has_means for metric in KINDS[kind].metrics]
-    + [("matrices", "learned", "jbld"), ("histograms", "learned", "hellinger"), ("vectors", "learned", "euclidean")],
+    [
+        *((kind, "full", metric) for kind in KINDS for metric in KINDS[kind].metrics),
+        *(("matrices", method, "jbld") for method in ("means", "learned")),
+        *(("histograms", method, "hellinger") for method in ("means", "learned")),
+        *(("vectors", method, "euclidean") for method in ("means", "learned")),
+        pytest.param("matrices", "means", "tangent", marks=pytest.mark.slow),
+        pytest.param("histograms", "means", "sinkhorn", marks=pytest.mark.slow),  # barycenters
+    ],
 )
 def test_the_command_makes_the_model_of_points(kind, method, metric, tmp_path, rng):
     arrays = points_of(kind, rng)

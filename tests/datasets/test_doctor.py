@@ -191,7 +191,7 @@ def test_faults_of_vectors_and_of_scale(rng):
         (["a", "b"] * 5 + ["a", "c"], "classes of one point", "note"),
         (["a", "b"] * 5 + ["a", " "], "missing labels", "problem"),
         ([0.0, 1.0] * 5 + [0.0, np.nan], "missing labels", "problem"),
-        ([0.0, 1.0] * 5 + [0.0, 0.3], "labels that are no classes", "problem"),
+        ([0.0, 1.0] * 5 + [0.0, 0.3], "labels that are not classes", "problem"),
     ],
 )
 def test_every_fault_of_labels_is_found(y, what, severity):

@@ -208,7 +208,7 @@ def test_depth_is_reduced_without_mixing_it_with_gaps(rng):
 
 
 def bad_files(tmp_path):
-    (tmp_path / "text.png").write_text("this is no image")
+    (tmp_path / "text.png").write_text("this is not an image")
     (tmp_path / "empty.png").write_bytes(b"")
     save(tmp_path / "whole.png", np.zeros((64, 64), dtype=np.uint8) + np.arange(64, dtype=np.uint8))
     (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:60])

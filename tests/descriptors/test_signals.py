@@ -318,7 +318,7 @@ def test_masked_signals_and_those_whose_squares_overflow_are_refused(rng, estima
         SignalCovariance(estimator).fit_transform(np.ma.array(X)), SignalCovariance(estimator).fit_transform(X)
     )
     X[1] *= 1e200
-    with pytest.raises(InvalidPointError, match=r"covariance of X\[1\] is beyond all numbers, as are 1 of 4; scale"):
+    with pytest.raises(InvalidPointError, match=r"covariance of X\[1\] overflows, as do 1 of 4; scale"):
         SignalCovariance(estimator).fit_transform(X)
 
 

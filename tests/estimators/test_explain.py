@@ -144,7 +144,7 @@ def test_models_that_recentre_are_asked_about_groups_from_the_command_line(rng, 
     assert out[out.index("channel  share") :].splitlines()[2].split()[2] == 40 * "#"  # channel 1 of 3
     if kind is int:
         _, _, err = run(capsys, "predict", tmp_path / "m.knnp", tmp_path / "x.npz", "--groups", "anna")
-        assert "--groups is 'anna', which is no number as are the groups of the model" in err
+        assert "--groups is 'anna', which is not a number, as the groups of the model are" in err
     steps[2].save(tmp_path / "plain.knnp")
     np.save(tmp_path / "z.npy", Z)
     _, _, err = run(capsys, "predict", tmp_path / "plain.knnp", tmp_path / "z.npy", "--groups", "3")

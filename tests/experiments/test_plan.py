@@ -82,7 +82,7 @@ def test_paths_are_relative_to_the_plan(tmp_path):
     ("text", "message"),
     [
         ("", "has no \\[\\[study\\]\\]"),
-        ("a = ", "is no TOML"),
+        ("a = ", "is not TOML"),
         ("speed = 3", "says speed, which means nothing"),
         (f"[[study]]\n{STUDY}colour = 1", "says colour; a study knows"),
         ('[[study]]\ndata = "d"', "lacks methods, source"),

@@ -175,7 +175,7 @@ methods = ["full"]
 
 @pytest.fixture
 def bad_points(tmp_path, monkeypatch):
-    """A plan for points of which one to train on is no covariance matrix, and its row."""
+    """A plan for points of which one to train on is not a covariance matrix, and its row."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text(BAD_STUDY)
     data, (bad,) = load_digits_covariances(), load_plan("plan.toml").studies

@@ -184,7 +184,7 @@ def test_a_failed_run_does_not_count_as_a_result(tmp_path):
     ("spoil", "message"),
     [
         (lambda folder: (folder / "plan.json").unlink(), "has no plan.json"),
-        (lambda folder: (folder / "plan.json").write_text("{"), "is no JSON"),
+        (lambda folder: (folder / "plan.json").write_text("{"), "is not JSON"),
         (lambda folder: (folder / "plan.json").write_text("3"), "holds no plan"),
         (lambda folder: (folder / "records.jsonl").unlink(), "no finished run"),
         (lambda folder: (folder / "records.jsonl").write_text(""), "no finished run"),

@@ -99,7 +99,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
                 f"{first} is a folder or file; say first what to do with it, e.g. knnpress compress {first} -o "
                 "model.knnp"
             )
-        parser.error(f"{first!r} is no command; {choice(first, COMMANDS)}")
+        parser.error(f"{first!r} is not a command; {choice(first, COMMANDS)}")
     args, unknown = parser.parse_known_args(words)
     if unknown:
         args.parser.refuse(unknown)

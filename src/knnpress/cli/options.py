@@ -138,22 +138,22 @@ def choice(text: str, known: Iterable[str]) -> str:
 
 def share(text: str) -> float:
     """A number above 0, up to 1."""
-    return _number(text, float, lambda x: 0 < x <= 1, "is no share; give a number above 0, up to 1, e.g. 0.02")
+    return _number(text, float, lambda x: 0 < x <= 1, "is not a share; give a number above 0, up to 1, e.g. 0.02")
 
 
 def minutes(text: str) -> float:
     """A number above 0."""
-    return _number(text, float, lambda x: x > 0, "is no time; give minutes, e.g. 5")
+    return _number(text, float, lambda x: x > 0, "is not a time; give minutes, e.g. 5")
 
 
 def threads(text: str) -> int:
     """Any whole number but 0."""
-    return _number(text, int, lambda x: x != 0, "is no number of threads; give 1 or more, or -1 for all cores")
+    return _number(text, int, lambda x: x != 0, "is not a number of threads; give 1 or more, or -1 for all cores")
 
 
 def count(text: str) -> int:
     """A whole number from 1."""
-    return _number(text, int, lambda x: x >= 1, "is no count; give 1 or more")
+    return _number(text, int, lambda x: x >= 1, "is not a count; give 1 or more")
 
 
 def _number(text: str, kind: type[Number], fits: Callable[[Number], bool], otherwise: str) -> Number:

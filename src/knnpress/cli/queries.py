@@ -41,7 +41,7 @@ def load_model(path: Path) -> Any:
     except ModelFileError as error:
         if path.suffix not in POINT_FILES:
             raise
-        raise ModelFileError(f"{path} holds points, and is no model; knnpress compress makes one of them") from error
+        raise ModelFileError(f"{path} holds points, and is not a model; knnpress compress makes one of them") from error
 
 
 def open_model(path: Path, n_jobs: int | None) -> DescriptorClassifier:
@@ -118,7 +118,9 @@ def _groups(known: Labels | None, path: Path | None, name: str) -> Any:
         return float(name) if known.dtype.kind == "f" else int(name)
     except ValueError:
         where = "" if path is None else f", nor is it an array of {path}"
-        raise ValueError(f"--groups is {name!r}, which is no number as are the groups of the model{where}") from None
+        raise ValueError(
+            f"--groups is {name!r}, which is not a number, as the groups of the model are{where}"
+        ) from None
 
 
 def _read_images(

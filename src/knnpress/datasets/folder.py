@@ -95,7 +95,7 @@ class FoundImage:
 def images_below(
     root: str | os.PathLike[str], masks: Companion | None = None, depth: Companion | None = None
 ) -> list[FoundImage]:
-    """All images of a folder with their masks and depth maps, which are no images of their own."""
+    """All images of a folder with their masks and depth maps, which are not images of their own."""
     return match_images([(path, path.relative_to(root)) for path in find_images(root)], masks, depth)
 
 
@@ -104,7 +104,7 @@ def match_images(
 ) -> list[FoundImage]:
     """Images, each with its place in the folder given, with their masks and depth maps, which are left out themselves.
 
-    A folder of masks may lie among the images; what is in it is no image even where it belongs to none.
+    A folder of masks may lie among the images; what is in it is not an image even where it belongs to none.
     """
     beside = [_beside(found, companion) for companion in (masks, depth)]
     taken = {os.path.abspath(path) for paths in beside for path in paths if path is not None}

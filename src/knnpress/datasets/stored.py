@@ -41,7 +41,7 @@ def open_zarr(path: str | os.PathLike[str]) -> Dataset:
     group = _open(path)
     names = _names(group, path)
     if not {"X", "y"} <= set(names):
-        raise ValueError(f"{path} is no zarr group with the arrays X and y")
+        raise ValueError(f"{path} is not a zarr group with the arrays X and y")
     arrays = {name: _checked(group, name, path) for name in names if name in ("X", "y", "ground_cost")}
     X, codes_names = arrays["X"], encode(_in_memory(arrays["y"], path).reshape(-1))
     if X.ndim not in (2, 3) or X.shape[0] != len(codes_names[0]):

@@ -14,7 +14,7 @@ from knnpress.typing import Array
 
 _RADII = {"centroid": (0.2, 1.6), "pairs": (0.0625, 2.0)}  # span of the rings, in units of the mean distance
 _PAIRED = 300  # points of which all pairs are taken
-_FAINT = 0.01  # of the strongest gradient: what is weaker is no edge
+_FAINT = 0.01  # of the strongest gradient: what is weaker is not an edge
 _ROUNDING = 1e-6  # gradients of a constant image
 _MARGIN = 4
 

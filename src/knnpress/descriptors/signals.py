@@ -224,7 +224,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         n_plain, S = S.shape[2], self._delayed(S)
         if self.stack == "full":
             S = S.reshape(len(S), 1, -1, S.shape[3])
-        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond all numbers is refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
             C, flat = _ESTIMATORS[self.estimator](S)
         first = np.where(flat.any(axis=(1, 2)), flat.any(axis=1).argmax(axis=1) % n_plain, -1)
         if self.evoked is not None:
@@ -234,7 +234,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         if len(endless):
             _checked(X)  # which names NaN and infinity; to look for them before would take as long as the rest
             raise InvalidPointError(
-                f"the covariance of X[{endless[0]}] is beyond all numbers, as are {len(endless)} of {len(C)}; scale "
+                f"the covariance of X[{endless[0]}] overflows, as do {len(endless)} of {len(C)}; scale "
                 "the signals, e.g. divide by X.std()"
             )
         rows = np.unique(singular_rows(C.reshape(-1, d, d)) // C.shape[1])

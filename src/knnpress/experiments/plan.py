@@ -80,12 +80,12 @@ def load_plan(plan: str | os.PathLike[str]) -> Plan:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is no TOML ({error}); see the plans that ship with knnpress") from error
+        raise ValueError(f"{path} is not TOML ({error}); see the plans that ship with knnpress") from error
     try:
         return _plan(content, path)
     except (TypeError, AttributeError, KeyError, RecursionError) as error:  # a number for a list, a plan within itself
         raise ValueError(
-            f"{path} is no plan ({type(error).__name__}: {error}); see those that ship with knnpress"
+            f"{path} is not a plan ({type(error).__name__}: {error}); see those that ship with knnpress"
         ) from error
 
 

@@ -119,7 +119,7 @@ def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Raises
     ------
     ValueError
-        Where another line is no record.
+        Where another line is not a record.
     """
     lines = Path(path).read_bytes().split(b"\n")
     whole, records = lines[:-1], []
@@ -138,7 +138,7 @@ def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def _fault(record: Any) -> str:
     """What keeps a line from being a record that an experiment can go on from; nothing where all is well."""
     if not isinstance(record, dict):
-        return "it is no JSON object"
+        return "it is not a JSON object"
     for name in ("id", "plan"):
         if not isinstance(record.get(name), str):
             return f"its {name} is missing" if name not in record else f"its {name} is {record[name]!r}"

@@ -8,8 +8,6 @@ import numpy as np
 
 from knnpress.typing import Array
 
-__all__ = ["Cost", "cost_gradient", "costs", "directions"]
-
 Cost = Literal["sqeuclidean", "euclidean", "cosine"]
 
 

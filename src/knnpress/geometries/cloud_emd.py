@@ -14,8 +14,6 @@ from knnpress.geometries.cloud_solver import in_blocks
 from knnpress.geometries.clouds import CloudSinkhorn
 from knnpress.typing import Array, ArrayLike
 
-__all__ = ["CloudEMD"]
-
 
 class CloudEMD(BaseEstimator):
     r"""Exact earth mover's distance between clouds, through POT's network simplex: the word mover's distance.

@@ -10,8 +10,6 @@ from knnpress.clouds import Clouds
 from knnpress.geometries.cloud_costs import costs
 from knnpress.typing import Array
 
-__all__ = ["as_clouds", "k_means", "mass_of", "n_dims"]
-
 
 def as_clouds(X: Any) -> Clouds:
     """Checked points as `Clouds`."""

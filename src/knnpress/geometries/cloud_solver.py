@@ -17,8 +17,6 @@ from knnpress.geometries.cloud_costs import Cost, cost_gradient, costs
 from knnpress.geometries.cloud_search import Shelf
 from knnpress.typing import Array, Indices
 
-__all__ = ["Side", "Solver", "Table", "Target", "each_part", "in_blocks", "sub_blocks", "table_of"]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -32,8 +32,6 @@ from knnpress.geometries.cloud_solver import Side, Solver, Table, Target, each_p
 from knnpress.geometries.search import least_k
 from knnpress.typing import Array, ArrayLike, Indices
 
-__all__ = ["CloudSinkhorn"]
-
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
 _MOST_POINTS = 1000  # that the median is taken of
 _MOST_OF_CENTROID = 100_000  # points; more would be no summary, and take all memory

@@ -130,7 +130,7 @@ def _read_plan(folder: Path) -> dict[str, Any]:
     try:
         plan = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON ({error})") from error
+        raise ValueError(f"{path} is not JSON ({error})") from error
     if not isinstance(plan, dict):
         raise ValueError(f"{path} holds no plan")
     return plan
@@ -173,7 +173,7 @@ def _data_set(name: str, about: object) -> DataSet:
 
 
 def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
-    stem = file_stem(name)  # a name is no path
+    stem = file_stem(name)  # a name is not a path
     path, about = folder / f"{stem}.npz", folder / f"{stem}.json"
     arrays: dict[str, Array] = {}
     if path.is_file():
@@ -185,7 +185,7 @@ def _read_exhibit(folder: Path, name: str, notices: list[str]) -> Exhibit:
     try:
         facts = _mapping(json.loads(about.read_bytes())) if about.is_file() else {}
     except (ValueError, RecursionError):
-        notices.append(f"exhibits/{about.name} is no JSON and was left out")
+        notices.append(f"exhibits/{about.name} is not JSON and was left out")
         facts = {}
     script = _script(folder / f"{stem}.knnp", notices)
     return Exhibit(

@@ -11,7 +11,7 @@ from knnpress.typing import Array, Labels
 
 
 def examine_labels(points: PointSet) -> list[Finding]:
-    """Missing labels, labels that are no classes, and classes too small to learn."""
+    """Missing labels, labels that are not classes, and classes too small to learn."""
     y = points.y
     if y is None:
         cure = "add the array y, or a CSV file with --labels; predictions need none"
@@ -24,7 +24,7 @@ def examine_labels(points: PointSet) -> list[Finding]:
     known = y[~missing]
     if known.dtype.kind == "f" and len(known) and (known != np.round(known)).any():
         found = f"{known[known != np.round(known)][0]!r}"
-        findings.append(Finding("labels that are no classes", found, "give whole numbers or names"))
+        findings.append(Finding("labels that are not classes", found, "give whole numbers or names"))
         return findings
     names, counts = np.unique(known, return_counts=True)
     if len(names) == 1:

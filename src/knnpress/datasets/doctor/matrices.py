@@ -29,7 +29,7 @@ def examine_matrices(points: PointSet) -> list[Finding]:
         worst = int(gap.argmax())
         found = f"asymmetry {gap[worst]:.1e} of its largest entry at X[{row[worst]}]"
         cure = "average with the transpose: (X + X.transpose(0, 2, 1)) / 2" + (
-            "; so large a gap is no rounding: see how the matrices were made" if gap[worst] > 1e-3 else ""
+            "; so large a gap is not rounding: see how the matrices were made" if gap[worst] > 1e-3 else ""
         )
         findings.append(Finding("not symmetric", found, cure, row[gap > _SYMMETRY], remedy="symmetrise"))
     S = symmetrised(X) if gap.any() else X
@@ -51,7 +51,7 @@ def examine_definiteness(S: Array, row: Indices) -> list[Finding]:
     if hopeless.any():
         at = int(np.flatnonzero(hopeless)[0])
         found = f"smallest eigenvalue {np.linalg.eigvalsh(S[at])[0]:.1e}, largest {_largest(S[at]):.1e} at X[{row[at]}]"
-        cure = "these are no covariances; see how they were made, or remove them"
+        cure = "these are not covariances; see how they were made, or remove them"
         findings.append(Finding("far from positive definite", found, cure, row[hopeless], remedy="drop"))
     mendable = bad & ~hopeless
     constant = (np.diagonal(S, axis1=1, axis2=2) == 0) & mendable[:, None]
