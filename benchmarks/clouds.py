@@ -163,7 +163,7 @@ def bins(cost: Any, size: int) -> Any:
 
 
 #: What SWC takes for itself where there are many clouds: to choose settings takes hours for many prototypes.
-USUAL: dict[str, Any] = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
+USUAL: dict[str, Any] = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest", "max_iter": 20}
 Make = Callable[[Any], Any]
 #: data: (how to read it, the kind of its points, what to measure on them; given the ground cost)
 METHODS: dict[str, dict[str, tuple[Any, str, Make]]] = {
