@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics.pairwise import manhattan_distances
@@ -100,12 +101,12 @@ def by_neighbors(metric: str) -> Any:
     return GridSearchCV(KNeighborsClassifier(metric=metric, algorithm="brute"), {"n_neighbors": NEIGHBORS}, cv=5)
 
 
-class SumsOfDifferences:
+class SumsOfDifferences(ClassifierMixin, BaseEstimator):
     """Plain k-NN by the sum of absolute differences, k by cross-validation."""
 
     def fit(self, X: Any, y: np.ndarray) -> SumsOfDifferences:
         """Keep the points; choose k."""
-        self.X = X
+        self.X, self.classes_ = X, np.unique(y)
         self.model = by_neighbors("precomputed").fit(manhattan_distances(X), y)
         return self
 
@@ -162,7 +163,7 @@ def bins(cost: Any, size: int) -> Any:
 
 
 #: What SWC takes for itself where there are many clouds: to choose settings takes hours for many prototypes.
-USUAL: dict[str, Any] = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest"}
+USUAL: dict[str, Any] = {"gamma": "scale", "prior": 1.0, "smoothing": 0.02, "vote": "nearest", "max_iter": 20}
 Make = Callable[[Any], Any]
 #: data: (how to read it, the kind of its points, what to measure on them; given the ground cost)
 METHODS: dict[str, dict[str, tuple[Any, str, Make]]] = {
