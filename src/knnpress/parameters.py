@@ -1,7 +1,7 @@
 """What may stand in the parameters of models and of learning: said in one place, before anything is computed.
 
-Whether numbers are in their range, and words among those that are known, is mostly for those to say who use them; here is
-what would end in an error that does not name the parameter, or in none.
+Whether numbers are in their range, and words among those that are known, is mostly for those to say who use them; here
+is what would end in an error that does not name the parameter, or in none.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_a_handler_of_another_signal_is_run_at_once(worker, name):
 
 
 DAEMONS = {
-    "in a kernel": (HISTOGRAMS, "_core.sinkhorn(_core.SinkhornCost(M, 1e-3), X[:1], X[1:2], None, None, 0.0, 10**9, False)"),
+    "in a kernel": WORK["sinkhorn, one pair"],
     "with helpers": (MATRICES, "[geometries.JBLD().pairwise(X, n_jobs=2) for _ in range(100)]"),
     "in short kernels": (MATRICES, "[geometries.JBLD().pairwise(X[:2], n_jobs=1) for _ in range(10**6)]"),
 }

@@ -216,7 +216,6 @@ def test_divided_differences_of_log_are_those_of_50_digits(low, high):
     assert_allclose(found, expected, rtol=1e-7)
 
 
-
 @pytest.mark.parametrize("gap", [0.0, 1e-15, 1e-12, 1e-8, 1e-5, 1e-3])
 def test_the_log_euclidean_gradient_holds_where_eigenvalues_meet(rng, gap):
     """Its reference: the derivative of log at Z along H is the upper right block of log [[Z, H], [0, Z]]."""

@@ -438,7 +438,7 @@ TABLE = {
     "a single class, for SCC, SHC and SNC": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, np.zeros(6)),
     "fewer prototypes than classes": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, Y),
     "`n_prototypes` beyond 2**31": lambda _: kp.SCC(n_prototypes=2**70).fit(SPD4, Y),
-    "`gamma` beyond 1e150 or below 1e-150": lambda _: kp.SCC(2, gamma=1e160).fit(SPD4, Y),
+    "`gamma` beyond 1e12 or below 1e-12": lambda _: kp.SCC(2, gamma=1.1e12).fit(SPD4, Y),
     "more neighbours than prototypes": fit(SPD4, n_neighbors=7),
     "a point file that is damaged": lambda folder: (
         (folder / "a.npz").write_bytes(b"PK nonsense"),

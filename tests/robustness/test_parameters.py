@@ -121,3 +121,10 @@ def test_samplers_and_compressors_alone_check_as_well():
     with pytest.raises(TypeError, match="init is 'x'; give a compressor"):
         kp.SNC(2, compressor=StochasticCompression(init="x")).fit(VECTORS, Y)
     kp.SNC(2, compressor=StochasticCompression(init=ClassCentroids())).fit(VECTORS, Y)
+
+
+@pytest.mark.parametrize("gamma", [1e160, 1e-160, 2**5000, 0.0])
+def test_a_gamma_whose_square_is_no_number_is_refused_at_any_door(gamma):
+    for learn in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=r"gamma is .*; give a positive number"):
+            getattr(clone(MODELS["SNC"][0]).set_params(gamma=gamma), learn)(VECTORS, Y)
