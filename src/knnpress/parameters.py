@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["brief", "check_parameters"]
+__all__ = ["brief", "check_parameters", "check_values"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,12 @@ def brief(value: Any) -> str:
 
 def check_parameters(model: Any) -> None:
     """Refuse the first parameter of a model or compressor whose value nothing can be done with."""
-    for name, value in model.get_params(deep=False).items():
+    check_values(**model.get_params(deep=False))
+
+
+def check_values(**values: Any) -> None:
+    """Likewise of parameters by name; those that nothing is known of are left alone."""
+    for name, value in values.items():
         rule = _RULES.get(name)
         if rule is not None and not rule.holds(value):
             raise rule.error(f"{name} is {brief(value)}; give {rule.wanted}")
@@ -70,7 +75,7 @@ def _is_number_or_word(value: Any) -> bool:
 def _is_seed(value: Any) -> bool:
     if value is None or value is np.random or isinstance(value, (np.random.RandomState, np.random.Generator)):
         return True
-    return isinstance(value, Integral) and value >= 0
+    return isinstance(value, Integral) and int(value) >= 0
 
 
 def _compresses(value: Any) -> bool:
@@ -90,7 +95,7 @@ _RULES = {
     "prior": Rule(_is_number_or_word, "0 or a positive number, infinity, or 'auto'"),
     "smoothing": Rule(_is_number_or_word, "a share of the loss, from 0 to below 1, or 'auto'"),
     "reg": Rule(
-        lambda value: _is_number_or_word(value) and not (isinstance(value, Integral) and abs(value) >= 2**63),
+        lambda value: _is_number_or_word(value) and not (isinstance(value, Integral) and abs(int(value)) >= 2**63),
         "a positive number, as a float where it is beyond 2**63, or 'auto'",
     ),
     "vote": Rule(_is_word, "'nearest', 'soft' or 'auto'"),
@@ -108,7 +113,9 @@ _RULES = {
         lambda value: value is None or (_is_whole(value) and value >= 1),
         "a positive number of points, or None for all",
     ),
-    "tol": Rule(lambda value: _is_real(value) and 0 <= value < 1, "a share of the loss, from 0 to below 1, e.g. 2e-3"),
+    "tol": Rule(
+        lambda value: _is_real(value) and 0 <= float(value) < 1, "a share of the loss, from 0 to below 1, e.g. 2e-3"
+    ),
     "learning_rate": Rule(
         lambda value: _is_real(value) and 1e-12 <= value <= 1e12, "a positive number, of which 1 is the usual step"
     ),
@@ -118,6 +125,12 @@ _RULES = {
     ),
     "warm_start": Rule(lambda value: isinstance(value, (bool, np.bool_)), "True or False"),
     "random_state": Rule(_is_seed, "a whole number, 0 or more, a Generator or RandomState of NumPy, or None"),
+    "minutes": Rule(lambda value: _is_real(value) and 0 < value < 1e9, "a number above 0, e.g. 5"),
+    "n_splits": Rule(_is_whole, "a number of folds, at least 2"),
+    "max_points": Rule(_is_whole, "a number of points, at least 10"),
+    "descriptors": Rule(
+        lambda value: value is None or isinstance(value, (str, list, tuple)), "a list of names of descriptors, or None"
+    ),
     "n_jobs": Rule(
         lambda value: value is None or (isinstance(value, Integral) and value != 0),
         "the number of threads, or None for all cores",

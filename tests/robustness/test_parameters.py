@@ -128,3 +128,28 @@ def test_a_gamma_whose_square_is_no_number_is_refused_at_any_door(gamma):
     for learn in ("fit", "partial_fit"):
         with pytest.raises(ValueError, match=r"gamma is .*; give a positive number"):
             getattr(clone(MODELS["SNC"][0]).set_params(gamma=gamma), learn)(VECTORS, Y)
+
+
+BAD_FOR_COMPARE = {
+    "minutes": ["x", [1], None, np.nan, -1, 2**5000, np.inf],
+    "random_state": ["x", -1, 1.5],
+    "n_jobs": ["x", 0],
+    "verbose": ["x", None],
+    "descriptors": [-1, object, 0],
+    "n_splits": ["x", 1, 2.5],
+    "max_points": ["x", 1],
+    "ground_cost": ["x", 2**5000],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name in BAD_FOR_COMPARE for value in BAD_FOR_COMPARE[name]]
+)
+def test_compare_refuses_nonsense_by_name(name, value):
+    with pytest.raises(ValueError, match=rf"^{name} (is|cannot be read as numbers).*[;:] "):
+        kp.compare(VECTORS, Y, **{"minutes": 0.01, name: value})
+
+
+def test_compare_of_no_points_says_so():
+    with pytest.raises(ValueError, match="X has 0 points"):
+        kp.compare(VECTORS[:0], Y[:0])
