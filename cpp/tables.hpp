@@ -81,18 +81,19 @@ struct SinkhornBuffers {
   SinkhornTables tables;
   Buffer kernel, kernel_t, plan_cost, cost, cost_t, singles;
 
-  // m: (d, d) ground costs
+  // m: (d, d) ground costs. Tables of thousands of bins take a second: what was `stopped` is never used.
   SinkhornBuffers(const double* m, int d, double reg, const Kernels& kernels) {
     const int rows = kernels.tile_rows, step = std::max(rows, kernels.lanes);
     const int padded = (d + step - 1) / step * step;
     const size_t size = product({size_t(d), size_t(padded)});
     for (Buffer* b : {&kernel, &kernel_t, &plan_cost, &cost, &cost_t}) {
       *b = allocate(size);
-      std::fill_n(b->get(), size, 0.0);
+      for (int i = 0; i < d && !stopped(); i++) std::fill_n(b->get() + size_t(i) * padded, padded, 0.0);
     }
     double largest = 0;
     std::vector<double> positive;
-    for (int i = 0; i < d; i++)
+    for (int i = 0; i < d; i++) {
+      if (stopped()) return;
       for (int j = 0; j < d; j++) {
         const double raw = m[size_t(i) * d + j], c = raw / reg, k = std::exp(-c);
         const size_t at = size_t(i) * padded + j;
@@ -102,6 +103,7 @@ struct SinkhornBuffers {
         largest = std::max(largest, c);
         if (c > 0) positive.push_back(c);
       }
+    }
     if (largest > kSafeCost) {
       const auto median = positive.begin() + positive.size() / 2;
       std::nth_element(positive.begin(), median, positive.end());
@@ -114,7 +116,10 @@ struct SinkhornBuffers {
       }
     singles = allocate(size);
     float *single = reinterpret_cast<float*>(singles.get()), *single_t = single + size;
-    for (size_t k = 0; k < size; k++) single[k] = float(kernel[k]), single_t[k] = float(kernel_t[k]);
+    for (size_t k = 0; k < size; k++) {
+      if (k % 65536 == 0 && stopped()) return;
+      single[k] = float(kernel[k]), single_t[k] = float(kernel_t[k]);
+    }
     tables.n_bins = d, tables.padded_bins = padded, tables.reg = reg;
     tables.scaling_is_safe = largest <= kSafeCost, tables.single_is_safe = largest <= kSafeSingleCost;
     tables.kernel = kernel.get(), tables.kernel_t = kernel_t.get();

@@ -6,7 +6,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "../tables.hpp"
 
@@ -57,12 +59,30 @@ const Kernels& kernels();
 void begin_work();
 void end_work();
 
+// Takes the GIL by `take`. Once the interpreter has ended, Python ends a daemon thread that asks for it, by unwinding its
+// stack; through C++ that would be std::terminate. Such a thread waits here for the process to end, as in Python 3.14.
+template <class Take>
+auto take_gil(Take take) noexcept {
+  try {
+    return take();
+  } catch (...) {
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+}
+
+struct WithoutGil {
+  PyThreadState* state = PyEval_SaveThread();
+  ~WithoutGil() {
+    take_gil([&] { PyEval_RestoreThread(state); });
+  }
+};
+
 // Runs a function without the GIL.
 template <class Function>
 void run(Function function) {
   begin_work();
   {
-    nb::gil_scoped_release released;
+    WithoutGil released;
     function();
   }
   end_work();

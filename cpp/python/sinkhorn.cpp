@@ -12,8 +12,7 @@ struct SinkhornCost {
     if (M.shape(0) != M.shape(1) || M.shape(0) < 1 || M.shape(0) > 100000)
       throw std::invalid_argument("the ground cost must be square");
     const double* m = data_of(M);
-    nb::gil_scoped_release released;
-    buffers = std::make_unique<SinkhornBuffers>(m, int(M.shape(0)), reg, *kernels);
+    run([&] { buffers = std::make_unique<SinkhornBuffers>(m, int(M.shape(0)), reg, *kernels); });
   }
   const SinkhornTables& tables() const { return buffers->tables; }
   void check_bins(size_t bins) const {

@@ -24,6 +24,8 @@ def as_float_array(X: ArrayLike, name: str) -> Array:
         if strange:
             raise ValueError(f"it holds {strange}; give numbers")
         array = raw if np.iscomplexobj(raw) else np.require(raw, np.float64, ["C", "A"])
+    except OverflowError as error:
+        raise ValueError(f"{name} cannot be read as numbers: {error}") from error
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} cannot be read as numbers: {error}") from error
     if np.iscomplexobj(array):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -46,6 +47,11 @@ def _check_place(path: Path) -> None:
         raise FileNotFoundError(f"there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is a folder or a device; give the name of a file")
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{path} is a link that leads back to itself; remove it") from error
 
 
 def _try_folder(folder: Path) -> None:

@@ -697,6 +697,20 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(photos, model, tm
     assert failed(knnpress_main("compress", photos / "test", "-o", tmp_path), tmp_path, "folder")
 
 
+def test_a_link_that_leads_to_itself_is_no_place_for_output(tmp_path, knnpress_main):
+    for name in ("a.knnp", "a.npz", "a.csv"):
+        (tmp_path / name).symlink_to(tmp_path / name)
+    for args in (
+        ("compress", "absent.npz", "-o", tmp_path / "a.knnp"),
+        ("compress", "absent.npz", "-o", tmp_path / "b.knnp", "--checkpoint", tmp_path / "a.knnp"),
+        ("describe", "absent", "-o", tmp_path / "a.npz"),
+        ("predict", "absent.knnp", "absent.npz", "-o", tmp_path / "a.csv"),
+        ("tune", "absent.npz", "-o", tmp_path / "a.knnp"),
+    ):
+        assert failed(knnpress_main(*args), "leads back to itself; remove it")
+    assert failed(knnpress_main("doctor", tmp_path / "a.npz"), "a.npz")
+
+
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write to")
 def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(photos, model, vectors, tmp_path, knnpress_main):
     """Every input is absent: had the work begun, the error would be about that."""

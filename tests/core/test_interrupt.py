@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 
@@ -23,6 +24,11 @@ HISTOGRAMS = """
     grid = np.mgrid[0.0:8.0, 0.0:8.0].reshape(2, -1).T
     M = np.linalg.norm(grid[:, None] - grid, axis=-1)
     X = rng.dirichlet(np.ones(64), 3000)
+"""
+
+LARGE_COST = """
+    M, x = np.random.default_rng(0).random((4000, 4000)), np.ones((1, 4000))
+    M += M.T
 """
 
 CLOUDS = """
@@ -52,6 +58,8 @@ WORK = {
         "_core.sinkhorn(_core.SinkhornCost(M, 1e-3), X[:1], X[1:2], None, None, 0.0, 10**9, False)",
     ),
     "sinkhorn, shared": (HISTOGRAMS, "geometries.Sinkhorn(M, value='dual').pairwise(np.tile(X, (20, 1)), X, n_jobs=2)"),
+    "a large ground cost": (LARGE_COST, "[_core.SinkhornCost(M, 0.1) for _ in range(100)]"),
+    "a large ground cost, checked": (LARGE_COST, "[geometries.Sinkhorn(M).check(x) for _ in range(100)]"),
     "self terms, shared": (HISTOGRAMS, "_core.sinkhorn_self(_core.SinkhornCost(M, 0.1), X, 0.0, 10**9)"),
     "self terms, small reg": (HISTOGRAMS, "_core.sinkhorn_self(_core.SinkhornCost(M, 1e-3), X, 0.0, 10**9)"),
     "sinkhorn pullback": (
@@ -158,3 +166,21 @@ def test_ctrl_c_is_answered_at_once(worker, name):
 @pytest.mark.parametrize("name", ["sinkhorn, one pair", "jbld pairwise", "jbld pairwise, two threads"])
 def test_a_handler_of_another_signal_is_run_at_once(worker, name):
     assert_answered_at_once(worker, WORK[name], signal.SIGTERM, "Ended")
+
+
+DAEMONS = {
+    "in a kernel": WORK["sinkhorn, one pair"],
+    "with helpers": (MATRICES, "[geometries.JBLD().pairwise(X, n_jobs=2) for _ in range(100)]"),
+    "in short kernels": (MATRICES, "[geometries.JBLD().pairwise(X[:2], n_jobs=1) for _ in range(10**6)]"),
+}
+
+
+@pytest.mark.parametrize("where", DAEMONS)
+def test_a_daemon_thread_at_work_does_not_disturb_the_end_of_python(where):
+    """Python ends such a thread when it asks for the GIL; unwound through C++ that was an abort."""
+    before, work = DAEMONS[where]
+    script = "import threading, time\nimport numpy as np\nfrom knnpress import _core, geometries\n"
+    script += textwrap.dedent(before)
+    script += f"threading.Thread(target=lambda: {work}, daemon=True).start()\ntime.sleep(0.3)\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

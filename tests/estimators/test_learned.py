@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -270,6 +271,31 @@ def test_more_prototypes_than_points_are_told_and_the_model_can_be_saved(tmp_pat
     assert len(clf.prototypes_) == len(clf.prototype_weights_) == 40
     clf.save(tmp_path / "model.knnp")
     assert_array_equal(knnpress.load(tmp_path / "model.knnp").predict(X), clf.predict(X))
+
+
+class _Asked(Subsample):
+    """Rows of the training set, and how many were asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def compress(self, X, y, **context):
+        self.asked.append(context["n_prototypes"])
+        return super().compress(X, y, **context)
+
+
+def test_no_start_is_asked_for_more_prototypes_than_there_are_points():
+    """Not every start makes do with those there are, and each prototype needs a weight of its own."""
+    X, y = labelled("jbld", 40)
+    plain = {"metric": "jbld", "max_iter": 2, "warm_start": True, **FIXED | {"prior": 0.0}}
+    clf = SCC(500, compressor=StochasticCompression(init=_Asked()), **plain)
+    with pytest.warns(UserWarning, match="learning 40"):
+        clf.fit(X, y)
+    assert set(_Asked.asked) == {40}
+    _Asked.asked.clear()
+    with pytest.warns(UserWarning, match="learning 40"):  # from those, not from new ones
+        clf.fit(X, y)
+    assert _Asked.asked == []
+    assert len(clf.prototype_weights_) == len(clf.prototypes_) == 40
 
 
 @pytest.mark.parametrize("vote", ["nearest", "soft"])

@@ -1,5 +1,6 @@
 """Symmetric positive definite matrices under JBLD, AIRM and the log-Euclidean metric."""
 
+import mpmath
 import numpy as np
 import pytest
 import reference
@@ -13,6 +14,7 @@ from reference import INPUT_FORMS, random_spd, taylor_slope
 from scipy.linalg import logm
 
 from knnpress.geometries import AIRM, JBLD, LogEuclidean, SmoothGeometry, spectral
+from knnpress.geometries.spd import _divided_log
 
 GEOMETRIES = [JBLD(), AIRM(), LogEuclidean()]
 SMOOTH = [JBLD(), LogEuclidean()]
@@ -198,6 +200,20 @@ def test_with_slack_jbld_has_the_same_distances_and_nearly_the_same_gradient(rng
     assert_allclose(loose.pullback(W), exact.pullback(W), rtol=0, atol=1e-5 * np.abs(exact.pullback(W)).max())
     assert not np.array_equal(loose.pullback(W), exact.pullback(W))
     assert np.array_equal(JBLD().linearize(X, Z).pullback(W), exact.pullback(W))
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1e-149, 1e-146), (1.0, 1e3), (1.0, 1e9), (1e-150, 1e-137), (1e120, 1e140), (1e-160, 1e100), (1e-200, 1e150)],
+)
+def test_divided_differences_of_log_are_those_of_50_digits(low, high):
+    """Also where one eigenvalue is rounded away beside the other, and where their quotient overflows."""
+    found = _divided_log(np.array([[low, high]]))[0]
+    with mpmath.workdps(50):
+        a, b = mpmath.mpf(low), mpmath.mpf(high)
+        exact = float((mpmath.log(a) - mpmath.log(b)) / (a - b))
+    expected = np.array([[1 / low, exact], [exact, 1 / high]])
+    assert_allclose(found, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-15, 1e-12, 1e-8, 1e-5, 1e-3])

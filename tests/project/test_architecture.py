@@ -30,6 +30,7 @@ ORDER = [
         "names",
         "exceptions",
         "arrays",
+        "parameters",
         "files",
         "html",
         "pictures",

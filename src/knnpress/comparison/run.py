@@ -18,6 +18,7 @@ from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopele
 from knnpress.descriptors.images import are_gray, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
+from knnpress.parameters import check_values
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 
@@ -93,11 +94,22 @@ def compare(
     >>> bool(found.best_.score(data.X[300:], data.y[300:]) > 0.8)
     True
     """
+    check_values(
+        descriptors=descriptors,
+        minutes=minutes,
+        n_splits=n_splits,
+        max_points=max_points,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
     _check_settings(kind, descriptors, minutes, n_splits, max_points)
     kind = kind_of(X, ground_cost) if kind == "auto" else kind
     X = _checked(X, kind)
     labels = check_labels(y, len(X))
     classes, codes = np.unique(labels, return_inverse=True)
+    if not len(classes):
+        raise ValueError("X has 0 points; give some, with their labels")
     if len(classes) < 2:
         raise ValueError(f"y has one class, {classes.tolist()[0]!r}; there is nothing to tell apart")
     group = None if groups is None else check_groups(groups, len(X))

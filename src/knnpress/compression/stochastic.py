@@ -26,6 +26,7 @@ from knnpress.learning.descent import DescentOptions, LabelledPrototypes, Optimi
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
 from knnpress.learning.job import Constraints, View
+from knnpress.parameters import check_parameters
 from knnpress.typing import Array, Callback, Indices, Labels
 
 _SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
@@ -324,6 +325,7 @@ class StochasticCompression(BaseEstimator):
         )
 
     def _check(self, geometry: Geometry) -> None:
+        check_parameters(self)
         if not isinstance(geometry, (SmoothGeometry, EmbeddedGeometry)):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
         if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
@@ -333,8 +335,6 @@ class StochasticCompression(BaseEstimator):
             )
         if self.batch_size is not None and self.optimizer not in ("auto", "adam"):
             raise ValueError(f"batch_size is for optimizer='adam', not {self.optimizer!r}")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"batch_size is {self.batch_size!r}; give a positive number of points, or None for all")
         if self.chart not in ("normal", "paper"):
             raise ValueError(f"chart is {self.chart!r}; choose 'normal' or 'paper'")
         if self.vote not in ("nearest", "soft", "auto"):

@@ -20,6 +20,7 @@ from knnpress.execution.rows import is_in_memory
 from knnpress.execution.stored import StoredPoints, is_dask, is_stored
 from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
+from knnpress.parameters import brief
 from knnpress.typing import Array, ArrayLike, Labels
 
 _MOST_PROTOTYPES = 2**31
@@ -75,21 +76,15 @@ def check_gamma(gamma: float | str | None) -> None:
     # a number of single precision would be compared in that, in which the limits overflow
     if _GAMMA[0] <= (gamma if isinstance(gamma, Integral) else float(gamma)) <= _GAMMA[1]:
         return
-    raise ValueError(f"gamma is {_brief(gamma)}; give a positive number, from {_GAMMA[0]:g} to {_GAMMA[1]:g}")
+    raise ValueError(f"gamma is {brief(gamma)}; give a positive number, from {_GAMMA[0]:g} to {_GAMMA[1]:g}")
 
 
 def _check_count(n_prototypes: Any) -> None:
     """Refuse a whole number that no set of points could have."""
     if isinstance(n_prototypes, Integral) and abs(int(n_prototypes)) > _MOST_PROTOTYPES:
         raise ValueError(
-            f"n_prototypes is {_brief(n_prototypes)}; give at most the number of points, or a share between 0 and 1"
+            f"n_prototypes is {brief(n_prototypes)}; give at most the number of points, or a share between 0 and 1"
         )
-
-
-def _brief(number: Any) -> str:
-    """A number as it was given, unless that takes more than a line."""
-    text = repr(number)
-    return text if len(text) <= 40 else f"a number of {len(text)} digits"
 
 
 def check_n_neighbors(k: int, n_prototypes: int) -> None:

@@ -42,6 +42,7 @@ from knnpress.geometries.base import FittableGeometry
 from knnpress.learning.descent import LabelledPrototypes, Problem, nearest_of_own_class
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
+from knnpress.parameters import check_parameters
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
@@ -248,6 +249,7 @@ class LearnedModel(PrototypeModel):
             E.g. subjects, sessions or objects: no group is divided between what is learned from and what is held out,
             so that settings are chosen for groups never seen.
         """
+        check_parameters(self)
         with _whole_or_unchanged(self):
             self._fit(X, y, sample_weight, groups)
         return self
@@ -348,6 +350,7 @@ class LearnedModel(PrototypeModel):
         classes : array or None
             At the first call, all classes that will ever come; None: those in y.
         """
+        check_parameters(self)
         geometry = self._fitted_geometry()
         if not isinstance(self.n_prototypes, (int, np.integer)) or isinstance(self.n_prototypes, bool):
             raise ValueError(

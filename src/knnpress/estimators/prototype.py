@@ -11,6 +11,7 @@ from knnpress.compression import Compressor, KeepAll
 from knnpress.estimators.checks import as_generator, check_training_set, remember_features, resolve_n_prototypes
 from knnpress.estimators.model import PrototypeModel
 from knnpress.geometries import Geometry, as_geometry
+from knnpress.parameters import check_parameters
 from knnpress.typing import Array, ArrayLike, Labels
 
 
@@ -87,6 +88,7 @@ class PrototypeClassifier(PrototypeModel):
         groups : array of shape (n,) or None
             For a compressor that cross-validates: no group is divided between folds.
         """
+        check_parameters(self)
         compressor = KeepAll() if self.compressor is None else self.compressor
         self._compress(compressor, self.n_prototypes, X, y, sample_weight, groups)
         return self
@@ -137,6 +139,7 @@ class PrototypeSampler(BaseEstimator):
 
     def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Labels]:
         """Return prototypes, (m, ...), and their labels, (m,)."""
+        check_parameters(self)
         geometry = as_geometry(self.geometry)
         points, labels = check_training_set(self, geometry, X, y)
         prototypes = self.compressor.compress(

@@ -273,8 +273,14 @@ class _Helpers:
             thread.join(1.0)
 
 
+def _end() -> None:
+    _helpers.end()
+    if any(thread.daemon for thread in threading.enumerate()):  # of the user's, perhaps within a kernel
+        _core.expect_leaks()
+
+
 _helpers = _Helpers()
-atexit.register(_helpers.end)
+atexit.register(_end)
 if hasattr(os, "register_at_fork"):  # a child has none of these threads
     os.register_at_fork(after_in_child=_helpers.__init__)  # type: ignore[misc]
 

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
-from knnpress.execution.threads import map_blocks
+from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import (
     EmbeddedGeometry,
@@ -98,7 +98,7 @@ def resolve_reg(reg: float | str, M: Array) -> float:
     """The entropic regularisation in units of the ground cost; "auto" is a tenth of the median positive cost."""
     if reg == "auto":
         positive = M[M > 0]
-        return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
+        return _AUTO_REG * _median(positive) if positive.size else 1.0
     if not isinstance(reg, Real) or not (np.isfinite(reg) and reg > 0):
         raise ValueError(f"reg is {reg!r}; give a positive number, or 'auto' for {_AUTO_REG} of the median cost")
     if M.max() > 1e300 * reg:
@@ -106,6 +106,14 @@ def resolve_reg(reg: float | str, M: Array) -> float:
             f"reg is {reg:.1e}, too small for costs up to {M.max():.1e}; use at least {M.max() / 1e15:.1e}"
         )
     return float(reg)
+
+
+def _median(values: Array) -> float:
+    """That of NumPy, which takes five times as long, and reorders values: of 4000 bins there are 16 million."""
+    half = len(values) // 2
+    values.partition(half)
+    upper = float(values[half])
+    return upper if len(values) % 2 else 0.5 * (float(values[:half].max()) + upper)
 
 
 @dataclass
@@ -360,15 +368,17 @@ class Sinkhorn(BaseEstimator):
             raise ValueError(f"value is {self.value!r}; choose 'divergence', 'dual' or 'transport'")
         M = check_ground_cost(self.ground_cost)
         if self.value == "divergence":
-            gap = np.abs(M - M.T)
-            if gap.max() > _ASYMMETRY * M.max():
-                i, j = (int(k) for k in np.unravel_index(gap.argmax(), gap.shape))
+            # a band at a time: Ctrl-C is answered between them
+            bands = row_blocks(len(M), 8 * len(M))
+            gap = max(float(np.abs(M[rows] - M[:, rows].T).max()) for rows in bands)
+            if gap > _ASYMMETRY * M.max():
+                i, j = (int(k) for k in np.argwhere(np.abs(M - M.T) == gap)[0])
                 raise ValueError(
                     "the Sinkhorn divergence needs a symmetric ground cost; use value='dual' or 'transport', or "
                     f"(ground_cost + ground_cost.T) / 2: ground_cost[{i}, {j}] is {M[i, j]:g} and "
                     f"ground_cost[{j}, {i}] {M[j, i]:g}"
                 )
-            if gap.any():  # rounding
+            if gap > 0:  # rounding
                 M = 0.5 * (M + M.T)
         resolve_reg(self.reg, M)
         return M

@@ -546,13 +546,16 @@ def _flat_log(X: Array, n_jobs: int | None = None) -> Array:
 
 
 _LEAST_VALUE = 1e-290  # of an eigenvalue whose inverse is formed: a line search may try what no float can hold
+_FAR_APART = 1e10
 
 
 def _divided_log(values: Array) -> Array:
     """(log s_a - log s_b) / (s_a - s_b), and 1 / s_a where they meet, (m, d, d)."""
     a, b = values[:, :, None], values[:, None, :]
-    # log(a / b) / (a - b) = log1p(t) / (t b) with t = (a - b) / b, accurate however close a and b are
-    t = (a - b) / b
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(t == 0.0, 1.0, np.log1p(t) / t)
-    return ratio / b
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        # log(a / b) / (a - b) = log1p(t) / (t b) with t = (a - b) / b, accurate however close a and b are
+        t = (a - b) / b
+        near = np.where(t == 0.0, 1.0, np.log1p(t) / t) / b
+        # but where a is far below b, t is -1 but for rounding, or that exactly; where it is far above, t may overflow
+        far = (np.log(a) - np.log(b)) / (a - b)
+    return np.where((a > _FAR_APART * b) | (b > _FAR_APART * a), far, near)

@@ -1,0 +1,148 @@
+"""What may stand in the parameters of models and of learning: said in one place, before anything is computed.
+
+Whether numbers are in their range, and words among those that are known, is mostly for those to say who use them; here
+is what would end in an error that does not name the parameter, or in none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a parameter may be.
+
+    Attributes
+    ----------
+    holds : callable
+        Of a value; never raises.
+    wanted : str
+        What to give.
+    error : type
+    """
+
+    holds: Callable[[Any], bool]
+    wanted: str
+    error: type[Exception] = ValueError
+
+
+def brief(value: Any) -> str:
+    """A value as it was given, in a line, cut off where that is long."""
+    text = " ".join(repr(value).split())
+    if len(text) <= 60:
+        return text
+    return f"a number of {len(text)} digits" if isinstance(value, Integral) else text[:59] + "…"
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse the first parameter of a model or compressor whose value nothing can be done with."""
+    check_values(**model.get_params(deep=False))
+
+
+def check_values(**values: Any) -> None:
+    """Likewise of parameters by name; those that nothing is known of are left alone."""
+    for name, value in values.items():
+        rule = _RULES.get(name)
+        if rule is not None and not rule.holds(value):
+            raise rule.error(f"{name} is {brief(value)}; give {rule.wanted}")
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number_or_word(value: Any) -> bool:
+    return isinstance(value, (Real, str))
+
+
+def _is_seed(value: Any) -> bool:
+    if value is None or value is np.random or isinstance(value, (np.random.RandomState, np.random.Generator)):
+        return True
+    return isinstance(value, Integral) and int(value) >= 0
+
+
+def _compresses(value: Any) -> bool:
+    """Arrays and scalars of NumPy have a method of that name, too."""
+    return callable(getattr(value, "compress", None)) and not isinstance(value, (type, np.ndarray, np.generic))
+
+
+_COMPRESSOR = Rule(
+    lambda value: value is None or _compresses(value), "a compressor, e.g. ClassCentroids(), or None", TypeError
+)
+
+_RULES = {
+    "n_prototypes": Rule(
+        lambda value: value is None or _is_number_or_word(value), "a positive count, or a share between 0 and 1"
+    ),
+    "gamma": Rule(_is_number_or_word, "a positive number, or 'scale' or 'auto'"),
+    "prior": Rule(_is_number_or_word, "0 or a positive number, infinity, or 'auto'"),
+    "smoothing": Rule(_is_number_or_word, "a share of the loss, from 0 to below 1, or 'auto'"),
+    "reg": Rule(
+        lambda value: _is_number_or_word(value) and not (isinstance(value, Integral) and abs(int(value)) >= 2**63),
+        "a positive number, as a float where it is beyond 2**63, or 'auto'",
+    ),
+    "vote": Rule(_is_word, "'nearest', 'soft' or 'auto'"),
+    "metric": Rule(_is_word, "the name of a geometry, or 'auto'"),
+    "cost": Rule(_is_word, "'sqeuclidean', 'euclidean' or 'cosine'"),
+    "value": Rule(_is_word, "'divergence', 'dual' or 'transport'"),
+    "chart": Rule(_is_word, "'normal' or 'paper'"),
+    "optimizer": Rule(_is_word, "'auto', 'lbfgs', 'cg', 'descent' or 'adam'"),
+    "n_neighbors": Rule(lambda value: isinstance(value, Integral), "a whole number, 1 or more"),
+    "max_iter": Rule(
+        lambda value: value is None or (_is_whole(value) and 0 <= value < 2**31),
+        "a number of iterations, 0 or more, or None for the usual one",
+    ),
+    "batch_size": Rule(
+        lambda value: value is None or (_is_whole(value) and value >= 1),
+        "a positive number of points, or None for all",
+    ),
+    "tol": Rule(
+        lambda value: _is_real(value) and 0 <= float(value) < 1, "a share of the loss, from 0 to below 1, e.g. 2e-3"
+    ),
+    "learning_rate": Rule(
+        lambda value: _is_real(value) and 1e-12 <= value <= 1e12, "a positive number, of which 1 is the usual step"
+    ),
+    "class_weight": Rule(
+        lambda value: value is None or isinstance(value, (Mapping, str)),
+        "a dict from class to weight, 'balanced' or None",
+    ),
+    "warm_start": Rule(lambda value: isinstance(value, (bool, np.bool_)), "True or False"),
+    "random_state": Rule(_is_seed, "a whole number, 0 or more, a Generator or RandomState of NumPy, or None"),
+    "minutes": Rule(lambda value: _is_real(value) and 0 < value < 1e9, "a number above 0, e.g. 5"),
+    "n_splits": Rule(_is_whole, "a number of folds, at least 2"),
+    "max_points": Rule(lambda value: value is None or _is_whole(value), "a number of points, at least 10, or None"),
+    "descriptors": Rule(
+        lambda value: value is None or isinstance(value, (str, list, tuple)), "a list of names of descriptors, or None"
+    ),
+    "n_jobs": Rule(
+        lambda value: value is None or (isinstance(value, Integral) and value != 0),
+        "the number of threads, or None for all cores",
+    ),
+    "verbose": Rule(
+        lambda value: isinstance(value, (Real, np.bool_)),
+        "0, or 1 to see what is done",
+    ),
+    "callback": Rule(
+        lambda value: value is None or callable(value), "a function callback(step, total, facts), or None", TypeError
+    ),
+    "checkpoint": Rule(
+        lambda value: value is None or isinstance(value, (str, os.PathLike)), "the path of a file, or None", TypeError
+    ),
+    "compressor": _COMPRESSOR,
+    "init": _COMPRESSOR,
+}
