@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 from sklearn.base import clone
 
 from knnpress.clouds import Clouds
@@ -21,6 +22,8 @@ Model = TypeVar("Model", bound="SWC")
 
 _MANY = 2000  # clouds from which they are taken batch by batch
 _BATCH = 256
+_MOST_SEARCHED = 3e8  # multiplications for all costs, up to which settings are searched: a minute or so
+_USUAL_SHARE = 0.02  # of the clouds, as prototypes
 
 
 @documented
@@ -29,8 +32,8 @@ class SWC(LearnedModel):
 
     X is a `knnpress.Clouds`: documents as sets of word vectors, images as sets of local features, any sets of weighted
     points. Prototypes have `n_points` points each, whose positions and weights are learned. Above 2000 clouds they are
-    taken in batches of 256, and what is "auto" is not searched, which would take too long, but the usual:
-    gamma="scale", prior=1, smoothing=0.02, vote="nearest".
+    taken in batches of 256. There, and where clouds have so many points that a search would take minutes, nothing is
+    searched: "auto" is then gamma="scale", prior=1, smoothing=0.02, vote="nearest".
 
     Parameters
     ----------
@@ -153,11 +156,19 @@ class SWC(LearnedModel):
         fitted = plain.fitted_to(plain.check(X))
         many = len(X) > _MANY and compressor.optimizer == "auto" and compressor.batch_size is None
         if many:
+            compressor = clone(compressor).set_params(batch_size=_BATCH)
+        if many or self._work(n_prototypes, X, y) > _MOST_SEARCHED:
             usual = {"gamma": "scale", "prior": DEFAULT.prior, "smoothing": DEFAULT.smoothing, "vote": "nearest"}
             params = compressor.get_params(deep=False)
             left_open = {name: value for name, value in usual.items() if params[name] == "auto"}
-            compressor = clone(compressor).set_params(batch_size=_BATCH, **left_open)
+            compressor = clone(compressor).set_params(**left_open)
         return super()._compress(compressor, n_prototypes, X, y, sample_weight, groups, class_weight, fitted)
+
+    def _work(self, n_prototypes: int | float | str | None, X: Clouds, y: ArrayLike) -> float:
+        """Multiplications for the costs between the points of all pairs."""
+        share = n_prototypes if isinstance(n_prototypes, float) else _USUAL_SHARE
+        m = n_prototypes if isinstance(n_prototypes, int) else max(len(np.unique(y)), share * len(X))
+        return float(m) * len(X.index) * self.n_points * X.table.shape[1]
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         super()._fit(X, y, sample_weight, groups)
