@@ -1,4 +1,4 @@
-"""Cross-validation of whole fits: which geometry and which setting serve held-out points best."""
+"""Cross-validation of whole fits: which geometry and which setting do best on held-out points."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Choice:
 def choose(
     view: View, quick: View | None, may_learn_in_quick: bool, folds: Folds, groups: Array | None, job: Job
 ) -> Choice:
-    """Search all settings, in the quick geometry if there is one; then see what is best in the one that is wanted.
+    """Search the candidate settings, in the quick geometry if there is one; then see what is best in the one that is wanted.
 
     With `may_learn_in_quick`, the quick geometry itself is taken where it is better by more than noise.
     """
@@ -77,7 +77,7 @@ def choose(
     if quick is not None and may_learn_in_quick:
         losses, others = (best[name].losses(comparison_vote, noise) for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
-    # where the quick search kept the default, the view wanted was never scored: the quick result stands for it
+    # where the quick search kept the default, the wanted view may not have been scored: the quick result stands for it
     winning = best.get(winner.name, best[first.name])
     vote = job.constraints.vote or better_vote(winning, noise)
     selection = [
@@ -105,7 +105,7 @@ def _search(
     job: Job,
     shortlist: list[Setting] | None = None,
 ) -> list[HeldOutResult]:
-    """The result of each candidate on the held-out points; hopeless ones are left after their first folds."""
+    """The result of each candidate on the held-out points; hopeless ones are dropped after their first folds."""
     noise, comparison_vote, n_classes = (
         job.descent.label_noise,
         job.constraints.comparison_vote,
@@ -140,7 +140,7 @@ def _search(
 
 
 def _short(job: Job) -> DescentOptions:
-    """How folds go down: on all points at once, and not to the very end."""
+    """Options of the descents within folds: on all points at once, and stopped early."""
     descent = job.descent
     return replace(
         descent,

@@ -6,13 +6,13 @@
    that is done is 4.
 2. `crossvalidation.choose`: for each setting of `selection.candidates` and each fold, `Trainer.scores` makes a start,
    descends, and scores the held-out points; first in the quick geometry, then a shortlist in the one wanted.
-3. The setting, the geometry (if `may_learn_in_quick`) and the vote are those of the least held-out loss; the default
-   ones unless beaten by more than noise.
+3. The default setting, the wanted geometry and the soft vote stay, unless others have less held-out loss by more than
+   noise (another geometry only if `may_learn_in_quick`).
 4. `_descend_once`: one descent (`descent.Problem.learn`) with that setting, from the start, on all points.
 
 Where gamma is chosen: `descent.Problem` measures the usual one at the start (`usual_gamma`); a setting's `sharpness`
-(`selection.SEARCH_GRID`) says how far from it to go, and `crossvalidation.choose` compares settings by their held-out
-loss; `job.Constraints.gamma_at`, called by `Trainer.gamma`, makes a number of both, unless the user gave one.
+(`selection.SEARCH_GRID`) multiplies its square, and `crossvalidation.choose` compares settings by their held-out
+loss; `job.Constraints.gamma_at`, called by `Trainer.gamma`, combines the two, unless the user gave a number.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from knnpress.typing import Array, Callback, Labels
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned, and how it came about.
+    """What was learned, and how it was chosen.
 
     Attributes
     ----------
     view : View
-        Whose geometry it was learned under.
+        The view it was learned in.
     points, labels
         Prototypes.
     gamma : float
@@ -114,7 +114,7 @@ def learn(
 def _descend_once(choice: Choice, job: Job) -> Learned:
     """The fit on all points, with the setting that was chosen.
 
-    It begins at the start: warm starts only save time within cross-validation.
+    Not warm-started: that only saves time in cross-validation.
     """
     view, setting = choice.view, choice.setting
     trainer = Trainer(view, job)
