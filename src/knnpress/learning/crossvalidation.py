@@ -60,7 +60,7 @@ class Choice:
 def choose(
     view: View, quick: View | None, may_learn_in_quick: bool, folds: Folds, groups: Array | None, job: Job
 ) -> Choice:
-    """Search the candidate settings, in the quick geometry if there is one; then see what is best in the one that is wanted.
+    """Search the candidate settings, in the quick geometry if there is one; then see what is best in the wanted one.
 
     With `may_learn_in_quick`, the quick geometry itself is taken where it is better by more than noise.
     """
