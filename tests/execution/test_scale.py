@@ -453,7 +453,7 @@ def test_the_command_line_learns_from_a_zarr_store(store, tmp_path, capsys, monk
 
 def test_a_store_without_labels_is_refused(tmp_path):
     zarr.open_group(tmp_path / "data.zarr", mode="w").create_array("X", shape=(3, 2), dtype="f8")
-    with pytest.raises(ValueError, match="no zarr group with the arrays X and y"):
+    with pytest.raises(ValueError, match="is not a zarr group with the arrays X and y"):
         kp.datasets.open_zarr(tmp_path / "data.zarr")
 
 
