@@ -66,6 +66,25 @@ def test_a_failed_fit_leaves_it_unfitted(rng):
         clf.predict(images)
 
 
+def test_a_fit_that_fails_or_is_interrupted_leaves_a_fitted_model_as_it_was(rng, monkeypatch):
+    images, labels = stripes(rng, 10)
+    clf = kp.DescriptorClassifier(RegionCovariance("gradient"), kp.SCC(2)).fit(images, labels)
+    before, answers = (clf.descriptors_, clf.classifier_), clf.predict_proba(images)
+    clf.set_params(descriptor__features="sift", classifier__n_prototypes=1)
+    with pytest.raises(ValueError, match="n_prototypes is 1, but there are 2 classes"):
+        clf.fit(images, labels)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kp.SCC, "_fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        clf.set_params(classifier__n_prototypes=2).fit(images, labels)
+    assert clf.descriptors_ is before[0]
+    assert clf.classifier_ is before[1]
+    assert_array_equal(clf.predict_proba(images), answers)
+
+
 def test_it_tells_what_it_takes_and_which_groups_it_knows(rng):
     images, labels = stripes(rng, 20)
     of_images = kp.DescriptorClassifier(RegionCovariance("gradient"), kp.PrototypeClassifier("jbld"))

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import knnpress as kp
 from knnpress.compression import KeepAll
-from knnpress.estimators import PrototypeClassifier
+from knnpress.estimators import PrototypeClassifier, model
 from knnpress.estimators.checks import as_generator
 from knnpress.geometries import AIRM, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean, as_geometry
 from knnpress.neighbors import vote
@@ -300,6 +300,22 @@ def test_params_reach_into_the_geometry():
     assert clf.geometry.ground_cost is GROUND_COST  # stored untouched
     with pytest.raises(ValueError, match="Invalid parameter"):
         clf.set_params(geometry__nonsense=1)
+
+
+def test_a_fit_that_fails_or_is_interrupted_leaves_a_model_as_it_was(monkeypatch):
+    clf, remember = fitted("sqeuclidean"), model.remember_features
+    before, larger = dict(vars(clf)), np.random.default_rng(0).normal(size=(9, 7))
+
+    def interrupted(*args):
+        remember(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model, "remember_features", interrupted)
+    for X, error in ((larger, KeyboardInterrupt), (np.full((9, 4), np.nan), ValueError)):
+        with pytest.raises(error):
+            clf.fit(X, np.arange(9) % 3)
+        assert vars(clf).keys() == before.keys()
+        assert all(vars(clf)[name] is value for name, value in before.items())
 
 
 def test_changing_a_parameter_after_fit_changes_the_vote():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -23,7 +21,7 @@ from knnpress.estimators.checks import (
     is_large,
     remember_features,
 )
-from knnpress.estimators.model import PrototypeModel, combine_callbacks
+from knnpress.estimators.model import PrototypeModel, combine_callbacks, whole_or_unchanged
 from knnpress.estimators.outliers import (
     LEVELS,
     average_levels,
@@ -166,18 +164,6 @@ def paper_settings(settings: dict[str, Any], **paper: Any) -> dict[str, Any]:
 _COMPRESSOR = frozenset(StochasticCompression().get_params(deep=False))
 
 
-@contextmanager
-def _whole_or_unchanged(model: LearnedModel) -> Iterator[None]:
-    """Leave a model as it was where fitting fails or is interrupted, not half of one and half of the other."""
-    before = dict(vars(model))
-    try:
-        yield
-    except BaseException:
-        model.__dict__.clear()
-        model.__dict__.update(before)
-        raise
-
-
 class LearnedModel(PrototypeModel):
     """What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss."""
 
@@ -250,7 +236,7 @@ class LearnedModel(PrototypeModel):
             so that settings are chosen for groups never seen.
         """
         check_parameters(self)
-        with _whole_or_unchanged(self):
+        with whole_or_unchanged(self):
             self._fit(X, y, sample_weight, groups)
         return self
 
@@ -376,7 +362,7 @@ class LearnedModel(PrototypeModel):
         codes = np.searchsorted(known, labels)
         before = getattr(self, "distance_levels_", np.full((len(known), len(LEVELS)), np.nan))
         weight = self._class_weights(len(known))
-        with _whole_or_unchanged(self):
+        with whole_or_unchanged(self):
             self._update_from_batch(geometry, known, points, codes)
             remember_features(self, X, points)
             counts = np.bincount(codes, minlength=len(known))

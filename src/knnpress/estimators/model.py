@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
@@ -256,6 +257,18 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def _fitted_geometry(self) -> Geometry:
         """The geometry that the prototypes belong to."""
         return getattr(self, "geometry_", None) or self._geometry()
+
+
+@contextmanager
+def whole_or_unchanged(model: BaseEstimator) -> Iterator[None]:
+    """Leave a model as it was where fitting fails or is interrupted, not half of one and half of the other."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        model.__dict__.clear()
+        model.__dict__.update(before)
+        raise
 
 
 def combine_callbacks(bar: Callback | None, user: Callback | None) -> Callback | None:

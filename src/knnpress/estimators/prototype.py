@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 
 from knnpress.compression import Compressor, KeepAll
 from knnpress.estimators.checks import as_generator, check_training_set, remember_features, resolve_n_prototypes
-from knnpress.estimators.model import PrototypeModel
+from knnpress.estimators.model import PrototypeModel, whole_or_unchanged
 from knnpress.geometries import Geometry, as_geometry
 from knnpress.parameters import check_parameters
 from knnpress.typing import Array, ArrayLike, Labels
@@ -90,7 +90,8 @@ class PrototypeClassifier(PrototypeModel):
         """
         check_parameters(self)
         compressor = KeepAll() if self.compressor is None else self.compressor
-        self._compress(compressor, self.n_prototypes, X, y, sample_weight, groups)
+        with whole_or_unchanged(self):
+            self._compress(compressor, self.n_prototypes, X, y, sample_weight, groups)
         return self
 
     def _geometry(self) -> Geometry:
