@@ -252,6 +252,16 @@ def test_a_warm_start_goes_by_labels_and_not_by_their_place():
     assert_array_equal(clf.prototypes_, clone(model).fit(X[y > 0], y[y > 0]).prototypes_)
 
 
+def test_a_warm_start_asks_which_classes_are_present_and_not_which_are_absent():
+    X, y = labelled("sqeuclidean", 90)
+    settings = StochasticCompression(init=ClassCentroids(), tol=1e-4)
+    clf = SNC(6, max_iter=2, warm_start=True, compressor=settings, **FIXED | {"prior": 0.0})
+    weight = (y < 2).astype(float)
+    first = clf.fit(X, y, sample_weight=weight).loss_curve_
+    assert_allclose(clf.fit(X, y, sample_weight=weight).loss_curve_[0], first[-1], rtol=1e-9)
+    assert first[-1] < first[0]
+
+
 def test_a_warm_start_learns_with_the_gamma_that_is_given():
     X, y = labelled("sqeuclidean", 90)
     plain = StochasticCompression(init=ClassCentroids(), label_noise=0.0)

@@ -145,6 +145,18 @@ def test_a_weight_of_two_counts_as_two_and_none_as_absent():
     np.testing.assert_allclose(absent.prototypes_, alone.prototypes_, atol=1e-6)
 
 
+def test_neither_reg_nor_the_way_of_learning_goes_by_absent_clouds(monkeypatch):
+    monkeypatch.setattr("knnpress.estimators.swc._MANY", 30)
+    monkeypatch.setattr("knnpress.estimators.swc._BATCH", 5)
+    X, y = rings(40)
+    parts = [100.0 * cloud.points if k < 10 else cloud.points for k, cloud in enumerate(X)]
+    model = kp.SWC(2, n_points=3, max_iter=3, **{**PLAIN, "reg": "auto"})
+    absent = clone(model).fit(kp.Clouds.from_list(parts), y, sample_weight=(np.arange(40) >= 10).astype(float))
+    alone = clone(model).fit(X[10:], y[10:])
+    assert absent.reg_ == alone.reg_
+    np.testing.assert_allclose(absent.prototypes_, alone.prototypes_, atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore:CloudSinkhorn. 1 of 80 pairs")
 def test_batches_that_come_one_by_one():
     X, y = rings(80)

@@ -125,6 +125,31 @@ def test_class_weights_multiply_those_of_points(rng):
         assert_array_equal(clone(by_class).fit(X, y).prototypes_, alone.prototypes_)
 
 
+def test_balanced_weights_are_those_of_the_points_that_are_present():
+    X, y, weight, kept = spoilt("sqeuclidean")
+    weight[y == 0] *= np.arange((y == 0).sum()) % 2  # so that classes differ in what is absent
+    kept = weight > 0
+    model = clone(MODELS["snc"][0]).set_params(class_weight="balanced")
+    with_them = clone(model).fit(X, y, sample_weight=weight)
+    without = clone(model).fit(X[kept], y[kept], sample_weight=weight[kept])
+    assert_array_equal(with_them.prototypes_, without.prototypes_)
+    assert_array_equal(with_them.distance_levels_, without.distance_levels_)
+
+
+def test_settings_are_tuned_on_the_points_that_are_present():
+    pytest.importorskip("optuna")
+    X, y, weight, kept = spoilt("sqeuclidean")
+    model = SNC(6, gamma="tune", max_iter=1, prior=1.0, smoothing=0.02, vote="nearest")
+    with_them = clone(model).fit(X, y, sample_weight=weight)
+    assert with_them.gamma_ == clone(model).fit(X[kept], y[kept], sample_weight=weight[kept]).gamma_
+
+
+def test_weights_of_classes_that_leave_nothing_are_refused():
+    X, y = labelled("sqeuclidean", 60)
+    with pytest.raises(ValueError, match="class_weight is zero for all classes in y"):
+        SNC(6, class_weight=dict.fromkeys(range(3), 0.0)).fit(X, y)
+
+
 def test_balanced_weights_help_a_rare_class(rng):
     X = np.concatenate([rng.normal(size=(190, 2)), rng.normal(size=(10, 2)) + 1.5])
     y = np.repeat([0, 1], [190, 10])

@@ -184,6 +184,64 @@ def test_a_sample_speaks_for_what_is_larger(monkeypatch):
     assert not np.array_equal(found.prototypes_, whole.prototypes_)
 
 
+def some_absent(n=200):
+    """Points in four classes, weights of which some are zero, among them all of the last class, and what is left."""
+    X, y = labelled("sqeuclidean", n, n_classes=4)
+    weight = np.random.default_rng(1).integers(1, 4, n).astype(float)
+    weight[(y == 3) | (np.arange(n) % 5 == 0)] = 0.0
+    return X, y, weight, weight > 0
+
+
+@pytest.mark.parametrize("most", [20_000, 60])  # in the sample
+def test_points_of_weight_zero_in_a_store_are_absent(most, monkeypatch):
+    monkeypatch.setattr("knnpress.compression.stochastic._SAMPLE", most)
+    X, y, weight, kept = some_absent()
+    model = estimator("sqeuclidean", n_prototypes=0.1, gamma="auto", prior="auto")
+    with_them = model.fit(Store(X), y, weight)
+    found = with_them.classes_, with_them.compression_ratio_, with_them.selection_, with_them.prototypes_
+    without = model.fit(Store(X[kept]), y[kept], weight[kept])
+    assert_array_equal(found[0], without.classes_)
+    assert found[1:3] == (without.compression_ratio_, without.selection_)
+    assert_allclose(found[3], without.prototypes_, atol=1e-6)
+
+
+def test_points_of_weight_zero_are_absent_on_a_cluster_too(client):
+    X, y, weight, _ = some_absent()
+    model = estimator("sqeuclidean", n_prototypes=0.1)
+    there = model.fit(da.from_array(X, chunks=(37, 4)), y, weight).prototypes_
+    assert_allclose(there, model.fit(Store(X), y, weight).prototypes_, atol=1e-9)
+    assert_array_equal(model.classes_, [0, 1, 2])
+
+
+def test_a_batch_of_absent_points_teaches_nothing():
+    X, y = labelled("sqeuclidean", 128)
+    weight = (np.arange(128) >= 124).astype(float)
+    clf = estimator("sqeuclidean", n_prototypes=3, batch_size=16).fit(Store(X), y, weight)
+    assert np.isfinite(clf.loss_curve_).all()
+    assert np.isfinite(clf.prototypes_).all()
+
+
+def test_levels_are_found_by_points_that_are_present(monkeypatch):
+    monkeypatch.setattr("knnpress.estimators.outliers._MOST_ROWS", 20)
+    X, y = labelled("sqeuclidean", 80)
+    weight = np.arange(80) % 2.0  # every fourth row, the sample otherwise, is absent
+    assert np.isfinite(estimator("sqeuclidean").fit(Store(X), y, weight).distance_levels_).all()
+
+
+@pytest.mark.parametrize(("metric", "times"), [("jbld", 1), ("auto", 2)])
+def test_all_points_are_placed_on_the_workers_only_in_the_geometries_they_may_be_learned_in(
+    client, metric, times, monkeypatch
+):
+    placed, place = [], dask_module.ClusterRows._place
+    monkeypatch.setattr(
+        dask_module.ClusterRows, "_place", lambda rows, blocks: placed.append(blocks) or place(rows, blocks)
+    )
+    X, y = labelled("jbld", 100)
+    clf = estimator("jbld", prior="auto", max_iter=2).set_params(metric=metric).fit(da.from_array(X), y)
+    assert {seen["metric"] for seen in clf.selection_} >= {"tangent"}
+    assert len(placed) == times
+
+
 def test_memories_keep_to_their_budget(rng):
     X = rng.normal(size=(10, 3))
     memory = Memory(2.5 * X.nbytes)

@@ -141,7 +141,8 @@ class StochasticCompression(BaseEstimator):
         if self.checkpoint is not None and random_state is None:
             seed = 0  # what resumes must begin as it did
         classes, codes = np.unique(y, return_inverse=True)
-        m = len(classes) if n_prototypes is None else _at_most(n_prototypes, len(y))
+        n_present = len(y) if sample_weight is None else int(np.count_nonzero(sample_weight))
+        m = len(classes) if n_prototypes is None else _at_most(n_prototypes, n_present)
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
             rows, groups, names = _in_reproducible_order(rows, groups, geometry, seed, self.init is None)
             constraints = replace(self.constraints(), allow_one_per_class=allow_one_per_class)
@@ -434,14 +435,15 @@ def _numbered(groups: Array) -> Array:
 
 
 def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
-    """At most 20,000 of the rows (and groups), with a share of each class, in memory."""
-    n = len(rows.y)
+    """At most 20,000 of the rows (and groups), with a share of each class, in memory; none of weight zero."""
+    present = np.arange(len(rows.y)) if rows.weight is None else np.flatnonzero(rows.weight)
+    n = len(present)
     if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
         return rows, groups
-    kept = np.arange(n)
+    kept = present
     if n > _SAMPLE:
         share, rng = _SAMPLE / n, np.random.default_rng(seed)
-        members = [np.flatnonzero(rows.y == c) for c in np.unique(rows.y)]
+        members = [present[rows.y[present] == c] for c in np.unique(rows.y[present])]
         drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
         kept = np.sort(np.concatenate(drawn))
     weight = None if rows.weight is None else rows.weight[kept]

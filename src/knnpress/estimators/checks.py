@@ -150,10 +150,14 @@ def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) 
             f"sample_weight[{row}] is {array[row]}, as are {bad.sum()} of {len(y)} weights that are negative or not "
             "finite; give 0 for points to leave out"
         )
-    if class_weight is not None:
-        array = array * compute_sample_weight(class_weight, y)
-    if not array.any():
+    kept = array > 0
+    if not kept.any():
         raise ValueError("sample_weight is zero for all points; give some of them a weight")
+    if class_weight is not None:  # of the classes as they are without the absent points
+        array = array.copy()
+        array[kept] *= compute_sample_weight(class_weight, y[kept])
+    if not array.any():
+        raise ValueError("class_weight is zero for all classes in y; give some of them a weight")
     if not _WEIGHT[0] <= array.max() <= _WEIGHT[1]:  # sums of them, and products with losses, must stay numbers
         raise ValueError(f"sample_weight goes up to {array.max():.1e}; scale them, e.g. divide by their mean")
     return array
@@ -170,10 +174,16 @@ def check_groups(groups: ArrayLike, n: int) -> Labels:
 def present(
     points: Any, labels: Labels, weight: Array | None, groups: Labels | None
 ) -> tuple[Any, Labels, Array | None, Labels | None]:
-    """The points whose weight is not zero: the others are absent. Those that are not in memory stay where they are."""
-    if weight is None or weight.all() or not is_in_memory(points):
+    """The points whose weight is not zero: the others are absent.
+
+    Where points are not in memory, all stay where they are, and absent ones get a label that others have: whatever is
+    summed over points ignores them, and no class is made of them.
+    """
+    if weight is None or weight.all():
         return points, labels, weight, groups
     kept = weight > 0
+    if not is_in_memory(points):
+        return points, np.where(kept, labels, labels[kept][0]), weight, groups
     return points[kept], labels[kept], weight[kept], None if groups is None else groups[kept]
 
 

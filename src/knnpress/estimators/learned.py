@@ -12,13 +12,16 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 
+from knnpress.arrays import as_float_array
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.tuning import tune
 from knnpress.estimators.checks import (
     as_generator,
+    check_labels,
     check_sample_weight,
     check_training_set,
     is_large,
+    present,
     remember_features,
 )
 from knnpress.estimators.model import PrototypeModel, combine_callbacks, whole_or_unchanged
@@ -70,7 +73,8 @@ n_neighbors : int
 max_iter : int or None
     Iterations of the optimiser; None: as many as the compressor says, 300, or 30 passes over the data in batches.
 class_weight : dict, "balanced" or None
-    Weights of the classes, as in scikit-learn; they multiply `sample_weight`.
+    Weights of the classes, as in scikit-learn; they multiply `sample_weight`. "balanced" does not count points of
+    weight 0.
 warm_start : bool
     Whether `fit` starts from the prototypes of the last one, where there are any of the same classes and number. The
     setting then stays what it was.
@@ -230,7 +234,8 @@ class LearnedModel(PrototypeModel):
         y : array of shape (n,)
             Labels of any kind, of at least two classes.
         sample_weight : array of shape (n,) or None
-            A point of weight 0 is absent, one of weight 2 counts as two.
+            A point of weight 0 is absent (where points are not in memory, it is still read and checked), one of weight
+            2 counts as two.
         groups : array of shape (n,) or None
             E.g. subjects, sessions or objects: no group is divided between what is learned from and what is held out,
             so that settings are chosen for groups never seen.
@@ -251,8 +256,8 @@ class LearnedModel(PrototypeModel):
             what = 'gamma="tune"' if self.gamma == "tune" else 'n_prototypes="auto"'
             raise ValueError(f"{what} is many fits, and X is a dask array; search on a part of it that fits in memory")
         if self.gamma == "tune":
-            compressor.set_params(**self._tuned(X, y))
-        if self.warm_start and hasattr(self, "gamma_") and np.array_equal(np.unique(np.asarray(y)), self.classes_):
+            compressor.set_params(**self._tuned(X, y, sample_weight))
+        if self.warm_start and hasattr(self, "gamma_") and self._has_its_classes(y, sample_weight):
             # nothing can be held out from a start that has seen it: the setting stays what it was
             vectors = self.prototype_vectors_
             last = Prototypes(self.prototypes_ if vectors is None else vectors, self._codes())
@@ -277,19 +282,23 @@ class LearnedModel(PrototypeModel):
         self.prototype_weights_ = trace["weights"]
         best = next((seen for seen in trace["selection"] if seen["chosen"]), None)
         self.calibration_: dict[str, Any] = _calibration(self.temperature_, best, len(trace["selection"]))
-        some, rows = some_rows(X, is_dask(X) or is_large(X))
         labels = np.asarray(y).reshape(-1)
         weight = check_sample_weight(sample_weight, self.class_weight, labels)
+        some, rows = some_rows(X, is_dask(X) or is_large(X), weight)
         levels = self._levels(some, labels[rows], None if weight is None else weight[rows])
         if trace["held_out"] is not None:  # points learned from are nearer than new ones will be
             codes, distances, out_weight = trace["held_out"]
             levels = np.fmax(levels, class_levels(distances, codes, len(self.classes_), out_weight))
         self.distance_levels_ = levels
 
+    def _has_its_classes(self, y: ArrayLike, sample_weight: ArrayLike | None) -> bool:
+        """Whether the points of weight above zero are of the classes that were learned last."""
+        labels = np.asarray(y).reshape(-1)
+        weight = check_sample_weight(sample_weight, self.class_weight, labels)
+        return np.array_equal(np.unique(labels if weight is None else labels[weight > 0]), self.classes_)
+
     def _levels(self, X: ArrayLike, y: Labels, weight: Array | None = None) -> Array:
         near = nearest_of_class(self._distances(X), self._codes(), len(self.classes_))
-        if weight is not None:  # a class whose points are all absent does not count
-            near, y, weight = near[weight > 0], y[weight > 0], weight[weight > 0]
         codes = np.searchsorted(self.classes_, y)
         return class_levels(near[np.arange(len(near)), codes], codes, len(self.classes_), weight)
 
@@ -308,8 +317,15 @@ class LearnedModel(PrototypeModel):
         more = {"max_iter": self.max_iter, "checkpoint": self.checkpoint}
         return compressor.set_params(**given, **{name: value for name, value in more.items() if value is not None})
 
-    def _tuned(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
-        """gamma and learning rate of least training error, by Bayesian optimisation around the usual gamma."""
+    def _tuned(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> dict[str, float]:
+        """gamma and learning rate of least training error, by Bayesian optimisation around the usual gamma.
+
+        Errors are counted, not weighted, among the points whose weight is not zero.
+        """
+        if sample_weight is not None or self.class_weight is not None:
+            points = as_float_array(X, "X")
+            labels = check_labels(y, len(points))
+            X, y, *_ = present(points, labels, check_sample_weight(sample_weight, self.class_weight, labels), None)
         compressor = self._compressor()
         plain = clone(self).set_params(gamma="scale", callback=None, verbose=0, compressor=compressor)
         with warnings.catch_warnings():

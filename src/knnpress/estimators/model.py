@@ -82,6 +82,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         if isinstance(geometry, FittableGeometry) and not (learns and isinstance(geometry, EmbeddedGeometry)):
             with at_most(self.n_jobs):
                 geometry = geometry.fitted_to(points, weight)
+        compressor = self._compressor_for(compressor, n_prototypes, points, labels)
+        n_points = len(labels) if weight is None else int(np.count_nonzero(weight))
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) == 1 and self._learns:
             raise ValueError(
@@ -111,7 +113,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 n_prototypes = next(size["n_prototypes"] for size in sizes if size["chosen"])
             elif learns:  # a share says how many at most, a number how many
                 context["allow_one_per_class"] = isinstance(n_prototypes, float) and self.n_neighbors == 1
-            m = resolve_n_prototypes(n_prototypes, len(points), len(classes))
+            m = resolve_n_prototypes(n_prototypes, n_points, len(classes))
             with at_most(self.n_jobs):
                 prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
@@ -121,10 +123,16 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         self.prototypes_ = prototypes.points
         self.prototype_vectors_ = prototypes.trace.get("vectors")
         self.prototype_labels_ = classes[prototypes.labels]
-        self.compression_ratio_ = len(prototypes.points) / len(points)
+        self.compression_ratio_ = len(prototypes.points) / n_points
         if learns:
             self.selection_ = [*sizes, *prototypes.trace["selection"]]
         return prototypes
+
+    def _compressor_for(
+        self, compressor: Compressor, n_prototypes: int | float | str | None, points: Any, labels: Labels
+    ) -> Compressor:
+        """The compressor for a training set that has been checked."""
+        return compressor
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `knnpress.load` reads; see `knnpress.save`."""

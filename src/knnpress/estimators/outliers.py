@@ -6,7 +6,9 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
+from knnpress.execution.rows import rows_within
 from knnpress.execution.stored import is_dask
 from knnpress.execution.threads import row_blocks
 from knnpress.typing import Array, Indices, Labels
@@ -96,16 +98,17 @@ def rejecting(labels: Labels, rejected: Array, reject_label: Any) -> Labels:
     return out
 
 
-def some_rows(X: Any, stored: bool) -> tuple[Any, slice]:
-    """Points of X to find levels by, and their rows: all, or of those not in memory as many as fit easily."""
-    if not stored:
+def some_rows(X: Any, stored: bool, weight: Array | None) -> tuple[Any, slice | Indices]:
+    """Points of X to find levels by, and their rows: all whose weight is not zero, or of those not in memory as many as
+    fit easily.
+    """
+    if not stored and (weight is None or weight.all()):
         return X, slice(None)
-    n = X.shape[0]
-    step = -(-n // _MOST_ROWS)
-    rows = slice(None, None, step)
+    rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
+    if not stored:
+        return _safe_indexing(X, rows), rows
+    rows = rows[:: -(-len(rows) // _MOST_ROWS)]
     if is_dask(X):
         return np.asarray(X[rows]), rows
-    parts = [
-        np.asarray(X[block])[-block.start % step :: step] for block in row_blocks(n, 8 * int(np.prod(X.shape[1:])))
-    ]
-    return np.concatenate(parts), rows
+    blocks = row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
+    return np.concatenate([np.asarray(X[block])[rows_within(rows, block)] for block in blocks]), rows

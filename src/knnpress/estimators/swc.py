@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from knnpress.clouds import Clouds
-from knnpress.compression import CloudCentroids, Prototypes, StochasticCompression
+from knnpress.compression import CloudCentroids, Compressor, StochasticCompression
 from knnpress.estimators.learned import LearnedModel, documented
 from knnpress.estimators.prepared import Prepared
 from knnpress.execution.stored import is_dask, is_stored
@@ -139,30 +139,18 @@ class SWC(LearnedModel):
         compressor = super()._compressor()
         return compressor.set_params(init=CloudCentroids(self.n_points)) if compressor.init is None else compressor
 
-    def _compress(
-        self,
-        compressor: Any,
-        n_prototypes: int | float | str | None,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        class_weight: Any = None,
-        geometry: Geometry | None = None,
-    ) -> Prototypes:
-        _refuse_others(X)
-        plain = self._geometry() if geometry is None else geometry
-        assert isinstance(plain, CloudSinkhorn)
-        fitted = plain.fitted_to(plain.check(X))
-        many = len(X) > _MANY and compressor.optimizer == "auto" and compressor.batch_size is None
+    def _compressor_for(
+        self, compressor: Any, n_prototypes: int | float | str | None, points: Any, labels: Labels
+    ) -> Compressor:
+        many = len(points) > _MANY and compressor.optimizer == "auto" and compressor.batch_size is None
         if many:
             compressor = clone(compressor).set_params(batch_size=_BATCH)
-        if many or self._work(n_prototypes, X, y) > _MOST_SEARCHED:
+        if many or self._work(n_prototypes, points, labels) > _MOST_SEARCHED:
             usual = {"gamma": "scale", "prior": DEFAULT.prior, "smoothing": DEFAULT.smoothing, "vote": "nearest"}
             params = compressor.get_params(deep=False)
             left_open = {name: value for name, value in usual.items() if params[name] == "auto"}
             compressor = clone(compressor).set_params(**left_open)
-        return super()._compress(compressor, n_prototypes, X, y, sample_weight, groups, class_weight, fitted)
+        return compressor
 
     def _work(self, n_prototypes: int | float | str | None, X: Clouds, y: ArrayLike) -> float:
         """Multiplications for the costs between the points of all pairs."""
@@ -171,6 +159,7 @@ class SWC(LearnedModel):
         return float(m) * len(X.index) * self.n_points * X.table.shape[1]
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
+        _refuse_others(X)
         super()._fit(X, y, sample_weight, groups)
         self.reg_: float = self.geometry_.reg
 

@@ -244,6 +244,7 @@ def _joined(blocks: Sequence[slice], least_rows: int) -> list[slice]:
 
 
 def _total(weight: Array | None, blocks: Sequence[slice]) -> float:
+    """What the sum over some blocks is divided by to be a mean; of a batch whose points are all absent, 1."""
     if weight is None:
-        return float(sum(rows.stop - rows.start for rows in blocks))
-    return float(np.concatenate([weight[rows] for rows in blocks]).sum())
+        return float(sum(block.stop - block.start for block in blocks))
+    return float(np.concatenate([weight[block] for block in blocks]).sum()) or 1.0
