@@ -194,11 +194,11 @@ class StochasticCompression(BaseEstimator):
         embeddings: dict[str, Embedding] = {}
         opened = ExitStack()  # rows that workers are to forget
 
-        def embedded(geometry: EmbeddedGeometry) -> View:
+        def embedded(geometry: EmbeddedGeometry, sample_only: bool = False) -> View:
             embedding = Embedding.of(geometry.fitted_to(sample.X, sample.weight), sample, n_jobs)
             embeddings[geometry_name(geometry)] = embedding
             inside = sample.transformed(embedding)
-            all_inside: Rows = inside if rows is sample else rows.transformed(embedding)
+            all_inside: Rows = inside if rows is sample or sample_only else rows.transformed(embedding)
             opened.callback(all_inside.close)
             maker = self._maker(SquaredEuclidean(), geometry.start_quotas, seed, n_jobs)
             cut = all_inside.cut(m, self.batch_size)
@@ -216,7 +216,7 @@ class StochasticCompression(BaseEstimator):
                 and (constraints.leave_anything_open or may_learn_in_quick)
                 and self.chart == "normal"
             ):
-                quick = embedded(geometry.quick_geometry)
+                quick = embedded(geometry.quick_geometry, sample_only=not may_learn_in_quick)
                 d = rows.shape[1]
                 pair_work = geometry.pair_work(d) if isinstance(geometry, TimedGeometry) else float(d)
                 if may_learn_in_quick and len(sample.y) * m * pair_work > _MOST_WORK:

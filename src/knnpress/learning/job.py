@@ -30,7 +30,8 @@ class View:
     sample : LocalRows
         At most 20,000 points, in memory, that the start and the setting are chosen by.
     rows : Rows
-        All points, with class indices for labels, none of them without a point.
+        All points, with class indices for labels, none of them without a point. Of a view that settings are only
+        searched in: the sample.
     blocks : list of slice
         Of rows.
     make_start : callable
