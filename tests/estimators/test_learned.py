@@ -364,6 +364,8 @@ def test_partial_fit_refuses_what_it_cannot_use():
         SNC(n_prototypes=0.1).partial_fit(X, y)
     with pytest.raises(ValueError, match="n_prototypes is 2, but there are 3 classes"):
         SNC(n_prototypes=2).partial_fit(X, y)
+    with pytest.raises(ValueError, match=r'gamma is "tune", which is many fits on all points, and partial_fit sees'):
+        SNC(n_prototypes=6, gamma="tune").partial_fit(X, y)
     clf = SNC(n_prototypes=6, max_iter=2).partial_fit(X[y < 2], y[y < 2])
     with pytest.raises(ValueError, match=r"y contains \[2\], which the first call did not announce"):
         clf.partial_fit(X, y)

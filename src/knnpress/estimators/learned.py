@@ -59,7 +59,7 @@ n_prototypes : int, float or "auto"
 gamma : float, "scale", "auto" or "tune"
     Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
     that one, or half of it. "tune": as the paper does for SHC, gamma and the learning rate by Bayesian optimisation of
-    the training error (needs the extra ``tune``).
+    the training error (needs the extra ``tune``; not for `partial_fit`).
 prior : float or "auto"
     How strongly prototypes are held at their start, in points. 0 is the paper's loss; infinity leaves the start as it
     is. "auto": 1, or 10, 0.1, 0.01 or infinity.
@@ -343,7 +343,7 @@ class LearnedModel(PrototypeModel):
         """Learn from one more batch of points.
 
         Each prototype is held where it is by as many points as it stands for, so that what earlier batches taught is
-        not forgotten. gamma stays that of the first call.
+        not forgotten. gamma stays that of the first call; nothing is chosen by cross-validation.
 
         Parameters
         ----------
@@ -358,6 +358,11 @@ class LearnedModel(PrototypeModel):
             raise ValueError(
                 f"n_prototypes is {self.n_prototypes!r}; partial_fit cannot know a share of all points to come: give a "
                 "whole number"
+            )
+        if self.gamma == "tune":
+            raise ValueError(
+                'gamma is "tune", which is many fits on all points, and partial_fit sees a batch; give a number, or '
+                '"scale" for the usual gamma of the first batch'
             )
         points, labels = check_training_set(self, geometry, X, y)
         known = self.classes_ if hasattr(self, "classes_") else np.unique(labels if classes is None else classes)
