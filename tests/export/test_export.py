@@ -21,7 +21,7 @@ import knnpress as kp
 from knnpress.cli import main
 from knnpress.descriptors import Recenter, SignalCovariance
 from knnpress.export.c import c_string
-from knnpress.geometries import AIRM, JBLD, Hellinger, LogEuclidean, Sinkhorn, SquaredEuclidean, Tangent
+from knnpress.geometries import AIRM, JBLD, CloudEMD, Hellinger, LogEuclidean, Sinkhorn, SquaredEuclidean, Tangent
 
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O2")
@@ -585,6 +585,8 @@ def test_what_cannot_be_exported_says_why(tmp_path):
         kp.export_c(
             kp.SWC(2, n_points=2, gamma=1.0, max_iter=1, prior=1.0, vote="nearest").fit(clouds, [0, 0, 1, 1]), target
         )
+    with pytest.raises(TypeError, match=r"under CloudEMD: clouds have any number of points"):
+        kp.export_c(kp.PrototypeClassifier(CloudEMD()).fit(clouds, [0, 0, 1, 1]), target)
     with pytest.raises(TypeError, match="cannot export a int"):
         kp.export_c(3, target)
     with pytest.raises(ValueError, match="not fitted"):

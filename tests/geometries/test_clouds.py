@@ -13,7 +13,7 @@ import knnpress as kp
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import at_most
-from knnpress.geometries import CloudSinkhorn, Sinkhorn, cloud_solver
+from knnpress.geometries import CloudEMD, CloudSinkhorn, Sinkhorn, as_geometry, cloud_solver, geometry_name
 from knnpress.geometries.charts import CloudChart
 from knnpress.geometries.cloud_points import as_clouds
 
@@ -24,6 +24,11 @@ def clouds(n=5, d=3, seed=0, most=12, shift=0.0):
     rng = np.random.default_rng(seed)
     parts = [rng.normal(shift, 1.0, (int(rng.integers(1, most)), d)) for _ in range(n)]
     return kp.Clouds.from_list(parts, [rng.uniform(0.2, 1.0, len(part)) for part in parts])
+
+
+@pytest.mark.parametrize("geometry", [CloudSinkhorn(), CloudEMD()])
+def test_they_have_names(geometry):
+    assert type(as_geometry(geometry_name(geometry))) is type(geometry)
 
 
 def packed(m=3, k=4, d=3, seed=1):

@@ -190,7 +190,7 @@ def _why_not(geometry: Geometry) -> str:
         return "every distance takes an eigenvalue problem of its own; learn the model under Tangent or JBLD"
     if name == "emd":
         return "every distance takes a linear programme; learn the model under Sinkhorn"
-    if name == "clouds":
+    if name in ("clouds", "clouds-emd"):
         return "clouds have any number of points, and the working memory of a file is fixed; learn histograms (SHC)"
     return "it is not a geometry of knnpress"
 

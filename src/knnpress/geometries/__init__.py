@@ -53,6 +53,7 @@ _BY_NAME: dict[str, type[Geometry]] = {
     "sinkhorn": Sinkhorn,
     "emd": EMD,
     "clouds": CloudSinkhorn,
+    "clouds-emd": CloudEMD,
 }
 
 
@@ -64,8 +65,8 @@ def geometry_name(geometry: Geometry) -> str:
 def as_geometry(geometry: Geometry | str) -> Geometry:
     """Return a geometry given by object or by name.
 
-    Names: "jbld", "airm", "logeuclid", "tangent", "sqeuclidean", "hellinger", "clouds"; "sinkhorn" and "emd" need
-    their ground cost, so give the object.
+    Names: "jbld", "airm", "logeuclid", "tangent", "sqeuclidean", "hellinger", "clouds", "clouds-emd"; "sinkhorn" and
+    "emd" need their ground cost, so give the object.
     """
     if isinstance(geometry, str):
         if geometry not in _BY_NAME:
