@@ -1,12 +1,16 @@
 """Means, deviations and the corrected resampled t-test."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from knnpress.report.statistics import compare, pool, summarize
+from knnpress import report
+from knnpress.report.looks import metric_title, metric_words
+from knnpress.report.statistics import COVERED_TEXT, LEVEL, LEVEL_TEXT, compare, pool, summarize
 
 
 def test_summary_is_numpys():
@@ -113,3 +117,14 @@ def test_pooled_counts_are_mcnemars_on_one_split(rng):
 def test_splits_must_match():
     with pytest.raises(ValueError, match="longer"):
         compare([0.1, 0.2], [0.1, 0.2, 0.3], 1.0)
+
+
+def test_sentences_take_the_level_from_where_it_is_defined():
+    assert (LEVEL_TEXT, COVERED_TEXT) == (f"{100 * LEVEL:g} %", f"{100 - 100 * LEVEL:g} %") == ("5 %", "95 %")
+    sources = {path.name: path.read_text(encoding="utf-8") for path in Path(report.__file__).parent.rglob("*.py")}
+    assert [name for name, source in sources.items() if re.search(r"\b9?5 %", source)] == []
+
+
+def test_metrics_are_called_by_their_names_and_unknown_ones_by_their_own():
+    assert (metric_title("jbld"), metric_words("jbld")) == ("JBLD", "the log-det divergence")
+    assert (metric_title("my metric"), metric_words("")) == ("my metric", "")

@@ -124,7 +124,7 @@ class AgainstFull:
 
     @property
     def not_worse(self) -> bool:
-        """Whether the test found ours not worse; without a test it did not."""
+        """Whether the test was made, and did not find ours significantly worse."""
         return self.comparison.worse is False
 
     @property

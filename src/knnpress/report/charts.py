@@ -10,6 +10,7 @@ from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, margin
 from knnpress.report.axes import Box, Scale, error_scale, share_scale, x_axis, y_axis
 from knnpress.report.curves import Series, alt_text, curves_of
+from knnpress.report.statistics import COVERED_TEXT
 from knnpress.report.svg import element, label, marker, swatch_marks
 
 #: Of a chart on a screen and on a phone: text is as large on both
@@ -148,8 +149,8 @@ def differences(cells: list[AgainstFull]) -> Markup:
             label(_short(short[cell.case.data.title], cell), box.left - 8, middle + 4, 12, "end"),
         ]
     parts.append(element("path", d=f"M{x(0):.1f} {box.top}V{box.bottom}", stroke="var(--ink)"))
-    told = "points of error more than the full set (95 % interval; shaded: the margin; ×: not held; hollow: not judged)"
-    parts.append(label(told, width / 2, height - 10, 12))
+    key = f"{COVERED_TEXT} interval; shaded: the margin; ×: not held; hollow: not judged"
+    parts.append(label(f"points of error more than the full set ({key})", width / 2, height - 10, 12))
     said = f"Ours minus the full training set in {formatting.count(len(cells), 'cell')}; the tables have the figures."
     return element(
         "svg", *parts, viewBox=f"0 0 {width} {height}", width=width, height=height, role="img", aria_label=said

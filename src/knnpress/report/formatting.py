@@ -40,7 +40,7 @@ def points(difference: float) -> str:
 
 
 def interval(comparison: Comparison) -> str:
-    """The 95 % interval, where there are splits enough for one that says something."""
+    """The interval, where there are splits enough for one that says something."""
     if comparison.low is None or comparison.high is None or not comparison.judged:
         return MISSING
     return f"[{points(comparison.low)}, {points(comparison.high)}]"

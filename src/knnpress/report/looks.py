@@ -16,6 +16,15 @@ LONG_NAMES = {
     "SWC": ", stochastic Wasserstein compression",
 }
 
+#: What metrics are called, in a heading and within a sentence
+_METRICS = {
+    "jbld": ("JBLD", "the log-det divergence"),
+    "tangent": ("Tangent", "the tangent space"),
+    "logeuclid": ("LogEuclidean", "matrix logarithms"),
+    "sinkhorn": ("Sinkhorn", "Sinkhorn's distance"),
+    "hellinger": ("Hellinger", "roots of bins"),
+}
+
 #: For light and for dark paper
 PALETTE = {
     "ours": ("#1d4fd7", "#86a8ff"),
@@ -182,6 +191,16 @@ def title_of(method: str) -> str:
     if known and known.title:
         return known.title
     return "full 1-NN" if method == "full" else f"full 1-NN, {method[5:]}" if is_full(method) else method
+
+
+def metric_title(metric: str) -> str:
+    """The name of a metric in a heading; itself, where it is not known here."""
+    return _METRICS[metric][0] if metric in _METRICS else metric
+
+
+def metric_words(metric: str) -> str:
+    """What a metric is called within a sentence; itself, where it is not known here."""
+    return _METRICS[metric][1] if metric in _METRICS else metric
 
 
 def palette_css() -> str:

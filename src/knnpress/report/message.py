@@ -7,16 +7,10 @@ from dataclasses import dataclass
 
 from knnpress.experiments.records import Record
 from knnpress.report.analysis import AgainstFull, Case, cells_of
+from knnpress.report.looks import metric_words
 from knnpress.report.statistics import LEAST_SPLITS, Summary
 
 _NOUNS = {"covariance": "covariances", "histogram": "histograms"}
-_METRICS = {
-    "jbld": "the log-det divergence",
-    "tangent": "the tangent space",
-    "logeuclid": "matrix logarithms",
-    "sinkhorn": "Sinkhorn's distance",
-    "hellinger": "roots of bins",
-}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -115,12 +109,12 @@ def _timed(cell: AgainstFull) -> str:
     if not _speed(cell):
         return ""
     pruned = all(record.full_search_seconds for record in runs)
-    usual = _METRICS.get(cell.case.data.geometry, "the usual distance")
+    usual = metric_words(cell.case.data.geometry) or "the usual distance"
     said = f"Times are those of a query through predict, against the full set under {usual}, searched " + (
         "exactly, leaving out what cannot be nearest." if pruned else "by all distances."
     )
     chosen = Counter(record.metric for record in runs if record.metric)
     for name, count in chosen.most_common():
         if name != cell.case.data.geometry:
-            said += f" {count} of {len(runs)} fits chose {_METRICS.get(name, name)} instead."
+            said += f" {count} of {len(runs)} fits chose {metric_words(name)} instead."
     return said

@@ -18,12 +18,12 @@ from knnpress.report.curves import curves_of
 from knnpress.report.exhibits import confusion_of, gallery_of, map_of, montage_of, suspects_of
 from knnpress.report.findings import Findings
 from knnpress.report.fronts import wins_said
-from knnpress.report.looks import LONG_NAMES, method_words, palette_css, title_of
+from knnpress.report.looks import LONG_NAMES, method_words, metric_title, palette_css, title_of
 from knnpress.report.message import Message
 from knnpress.report.paper import CITATION, PAPER
 from knnpress.report.pooled import Ranks
 from knnpress.report.read import DataSet, Exhibit, Results
-from knnpress.report.statistics import LEAST_SPLITS, WIDEST
+from knnpress.report.statistics import COVERED_TEXT, LEAST_SPLITS, LEVEL_TEXT, WIDEST
 from knnpress.report.svg import element, swatch
 from knnpress.report.table import Table, as_html
 from knnpress.typing import Array
@@ -124,7 +124,7 @@ def ranks_said(ranks: Ranks) -> str:
     return (
         f"Rank 1: fewest errors, of {len(ranks.ranks)} methods on each of {len(ranks.data)} data sets, sizes averaged. "
         f"Friedman's test that all are as good: p {_p(ranks.p)}. Methods that a bar joins are nearer than Nemenyi's "
-        f"critical difference at 5 %, {ranks.critical:.2f}, and cannot be told apart.{absent}"
+        f"critical difference at {LEVEL_TEXT}, {ranks.critical:.2f}, and cannot be told apart.{absent}"
     )
 
 
@@ -188,7 +188,7 @@ def _facts(data: DataSet, case: Case) -> list[tuple[str, str]]:
         "to train": f"{max(sizes):,}" if sizes else "",
         "classes": str(data.n_classes) if data.n_classes else "",
         "each point": kind.format(data.dims) if data.dims else "",
-        "distance": {"jbld": "JBLD", "sinkhorn": "Sinkhorn"}.get(data.geometry, data.geometry),
+        "distance": metric_title(data.geometry),
     }
     return [(name, said) for name, said in facts.items() if said]
 
@@ -252,11 +252,11 @@ def _notes(results: Results, cases: dict[str, list[Case]]) -> dict[str, Any]:
     """How to read the page, settings and failures, and how the runs were made."""
     said = [
         f"Counts are of the plain experiments; variants do not count. Significance is by the {tables.TEST}, one-sided "
-        f"for “ours errs more” at 5 %; intervals are two-sided, 95 %. Fewer than {LEAST_SPLITS} splits are not judged, "
-        f"nor are differences that are neither clear nor known to {100 * WIDEST:g} points. Whether a difference could "
-        "be luck is said by the sign test over test points, each counted once for the method that was right on it more "
-        "often, where the records name the points. Standard deviations are over splits. The report computed nothing "
-        "but means, deviations, ranks and tests."
+        f"for “ours errs more” at {LEVEL_TEXT}; intervals are two-sided, {COVERED_TEXT}. Fewer than {LEAST_SPLITS} "
+        f"splits are not judged, nor are differences that are neither clear nor known to {100 * WIDEST:g} points. "
+        "Whether a difference could be luck is said by the sign test over test points, each counted once for the "
+        "method that was right on it more often, where the records name the points. Standard deviations are over "
+        "splits. The report computed nothing but means, deviations, ranks and tests."
     ]
     if any(name in PAPER for name in cases):
         said.append(

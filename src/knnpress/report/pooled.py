@@ -10,11 +10,11 @@ from scipy import stats
 
 from knnpress.report.analysis import Case
 from knnpress.report.looks import common_name
+from knnpress.report.statistics import LEVEL
 from knnpress.typing import Array
 
 #: Differences of error that count as none
 ROPE = 0.005
-_LEVEL = 0.05
 _SAMPLES = 20_000  # of the weights of data sets
 _LEAST = 3  # methods, and data sets
 
@@ -50,7 +50,7 @@ class Ranks:
     p : float
         Of Friedman's test that all methods are as good.
     critical : float
-        Nemenyi's critical difference at 5 %: mean ranks that are nearer cannot be told apart.
+        Nemenyi's critical difference at `LEVEL`: mean ranks that are nearer cannot be told apart.
     absent : list of str
         Data sets and methods that were left out, since not all that are compared were tried there.
     """
@@ -85,7 +85,7 @@ def rank_methods(plain: list[Case]) -> Ranks | None:
     same = bool((table == table[:, :1]).all())
     p = 1.0 if same else float(stats.friedmanchisquare(*table.T).pvalue)
     critical = (
-        float(stats.studentized_range.ppf(1 - _LEVEL, k, math.inf)) / math.sqrt(2) * math.sqrt(k * (k + 1) / 6 / n)
+        float(stats.studentized_range.ppf(1 - LEVEL, k, math.inf)) / math.sqrt(2) * math.sqrt(k * (k + 1) / 6 / n)
     )
     order = np.argsort(mean, kind="stable")
     everything = dict.fromkeys(name for some in scores.values() for name in some)

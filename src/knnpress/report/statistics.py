@@ -11,9 +11,12 @@ from scipy.stats import t as student
 
 #: Below so many splits their spread says next to nothing: with two, the interval is nine times as wide as with five
 LEAST_SPLITS = 4
-#: Half the width of an interval around no clear difference, beyond which "no clear difference" says nothing
+#: Where a difference is not significant, how far its interval may reach to either side for that to say anything
 WIDEST = 0.1
-_LEVEL = 0.05
+#: What is significant: the chance of a difference that large, if there were none, is below this
+LEVEL = 0.05
+#: The same in per cent, and what the two-sided intervals cover
+LEVEL_TEXT, COVERED_TEXT = f"{100 * LEVEL:g} %", f"{100 * (1 - LEVEL):g} %"
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Comparison:
     difference : float
         Mean over the splits.
     low, high : float or None
-        Two-sided 95 % interval; None where there are too few splits for one.
+        The two-sided interval that covers 1 - `LEVEL`; None where there are too few splits for one.
     p_worse : float or None
         One-sided: how likely a difference at least so large would be if the first were not worse.
     p_better : float or None
@@ -55,18 +58,18 @@ class Comparison:
         """Whether there are splits enough to tell a difference from luck, and they agree well enough."""
         if self.low is None or self.high is None or self.p_worse is None or self.p_better is None:
             return False
-        clear = min(self.p_worse, self.p_better) < _LEVEL
+        clear = min(self.p_worse, self.p_better) < LEVEL
         return self.n >= LEAST_SPLITS and (clear or self.high - self.low <= 2 * WIDEST)
 
     @property
     def worse(self) -> bool | None:
-        """Whether the first is significantly worse, at 5 %; None where that cannot be told."""
-        return None if self.p_worse is None or not self.judged else self.p_worse < _LEVEL
+        """Whether the first is significantly worse, at `LEVEL`; None where that cannot be told."""
+        return None if self.p_worse is None or not self.judged else self.p_worse < LEVEL
 
     @property
     def better(self) -> bool | None:
-        """Whether the first is significantly better, at 5 %; None where that cannot be told."""
-        return None if self.p_better is None or not self.judged else self.p_better < _LEVEL
+        """Whether the first is significantly better, at `LEVEL`; None where that cannot be told."""
+        return None if self.p_better is None or not self.judged else self.p_better < LEVEL
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Pooled:
     @property
     def luck(self) -> bool:
         """Whether chance alone could well make such a difference."""
-        return self.p >= _LEVEL
+        return self.p >= LEVEL
 
 
 def pool(first: Sequence[Collection[int]], second: Sequence[Collection[int]]) -> Pooled:
@@ -155,9 +158,9 @@ def compare(first: Sequence[float], second: Sequence[float], test_share: float) 
     if spread.std is None:
         return Comparison(difference, None, None, None, None, k)
     error = math.sqrt(1 / k + test_share) * spread.std
-    reach = float(student.ppf(1 - _LEVEL / 2, k - 1)) * error
+    half_width = float(student.ppf(1 - LEVEL / 2, k - 1)) * error
     if error > 0:
         worse, better = (float(student.sf(sign * difference / error, k - 1)) for sign in (1, -1))
     else:  # the same difference on every split
         worse, better = (0.5 if difference == 0 else float(sign * difference < 0) for sign in (1, -1))
-    return Comparison(difference, difference - reach, difference + reach, worse, better, k)
+    return Comparison(difference, difference - half_width, difference + half_width, worse, better, k)

@@ -7,6 +7,7 @@ from markupsafe import Markup
 from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, cells_of, rivals_of
 from knnpress.report.looks import is_full, title_of
+from knnpress.report.statistics import COVERED_TEXT, LEVEL_TEXT
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import (
     TEST,
@@ -58,9 +59,9 @@ def overviews(cases: dict[str, list[Case]]) -> list[Table]:
                 ]
             )
         note = (
-            "Points of test error more (+) or less (−) than the full training set, and the 95 % interval, drawn about "
-            "a tick at zero with the margin shaded. ✓ / ✗: not significantly / significantly worse at 5 %, one-sided, "
-            f"by the {TEST}. ≤ / >: within / beyond the margin."
+            f"Points of test error more (+) or less (−) than the full training set, and the {COVERED_TEXT} interval, "
+            "drawn about a tick at zero with the margin shaded. ✓ / ✗: not significantly / significantly worse at "
+            f"{LEVEL_TEXT}, one-sided, by the {TEST}. ≤ / >: within / beyond the margin."
         )
         title = "Ours minus the full training set" + (
             f", {formatting.ratio_of(ratios[0])} and up" if len(groups) > 1 else ""
@@ -90,7 +91,7 @@ def minus_full(cases: list[Case]) -> Table:
         Column("full 1-NN, %", ("full mean %", "full std %")),
         Column("ours, %", ("ours mean %", "ours std %")),
         Column("difference, points", ("difference",)),
-        Column("95 % interval", ("low", "high")),
+        Column(f"{COVERED_TEXT} interval", ("low", "high")),
         Column("interval, drawn", ("splits",)),
         Column("p (worse)", ("p worse",)),
         Column("verdict", ("not worse", "within margin"), left=True),
@@ -193,6 +194,6 @@ def same_size(cases: list[Case]) -> Table:
         columns,
         groups,
         "variant" if len(cases) > 1 else "",
-        "▼ ours errs significantly less, ▲ significantly more, ≈ neither, one-sided at 5 % by the same test; with the "
-        "95 % interval.",
+        f"▼ ours errs significantly less, ▲ significantly more, ≈ neither, one-sided at {LEVEL_TEXT} by the same test; "
+        f"with the {COVERED_TEXT} interval.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from knnpress.report import formatting
 from knnpress.report.analysis import Case
-from knnpress.report.looks import is_full, title_of
+from knnpress.report.looks import is_full, metric_title, title_of
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import (
     VERSUS,
@@ -59,7 +59,7 @@ def _model(case: Case, method: str, ratio: float | None) -> list[Cell]:
 
 def other_distances(case: Case) -> Table:
     """Full sets under other distances, against the usual one on the same queries."""
-    usual = {"jbld": "JBLD", "sinkhorn": "Sinkhorn"}.get(case.data.geometry, "the usual one")
+    usual = metric_title(case.data.geometry) or "the usual one"
     columns = [
         Column("distance", left=True),
         Column("its error, %", ("error %",)),

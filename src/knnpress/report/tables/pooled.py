@@ -6,7 +6,7 @@ from knnpress.report import formatting
 from knnpress.report.fronts import Win
 from knnpress.report.looks import common_name, title_of
 from knnpress.report.pooled import ROPE, Ranks, signed_rank
-from knnpress.report.statistics import summarize
+from knnpress.report.statistics import COVERED_TEXT, LEVEL_TEXT, summarize
 from knnpress.report.table import Cell, Column, Table
 from knnpress.report.tables.parts import TEST, in_percent, kept_text
 
@@ -39,13 +39,13 @@ def others_win(wins: list[Win]) -> Table:
         Column("size of ours", ("asked for, %", "kept, %")),
         Column("who", left=True),
         Column("points of error against ours", ("points",)),
-        Column("95 % interval", ("low", "high")),
+        Column(f"{COVERED_TEXT} interval", ("low", "high")),
         Column("what it keeps", ("keeps, %",)),
         Column("its query ÷ ours", ("time of a query / ours",)),
     ]
     note = (
         "All cells in which another method, of the same size or of a size of its own, errs significantly less than "
-        f"ours: one-sided at 5 % by the {TEST}."
+        f"ours: one-sided at {LEVEL_TEXT} by the {TEST}."
     )
     return Table("others-win", "Where others win", columns, [("", rows)], note=note)
 
