@@ -202,7 +202,7 @@ void airm(const AirmJob& job, const AirmScratch& s) {
       load_row(job.factors, n, row, d, i, i + 1, to);
       for (int c = i + 1; c < d; c++) to[c] = V{};
     }
-    for (int64_t j = 0; j < m && !patience.over(2 * work_of(d)); j += kTogether) {
+    for (int64_t j = 0; j < m && !patience.exhausted(2 * work_of(d)); j += kTogether) {
       const int count = m - j < kTogether ? int(m - j) : kTogether, lanes = n - row < kLanes ? int(n - row) : kLanes;
       auto* some = count > 2 ? airm_some<kTogether> : count == 2 ? airm_some<2> : airm_some<1>;
       some(job.whiteners + j * d * d, count, lanes, m, d, s, job.out + row * m + j);

@@ -12,7 +12,7 @@ void box_gaps(const BoxGapsJob& job, Nothing) {
   double* out = job.out;
   constexpr int kChunk = 4;
   Patience patience;
-  for (int64_t i = 0; i < job.n && !patience.over(boxes * p); i++) {
+  for (int64_t i = 0; i < job.n && !patience.exhausted(boxes * p); i++) {
     const double* xi = job.x + i * p;
     int64_t g = 0;
     for (; g + kChunk * kLanes <= boxes; g += kChunk * kLanes) {

@@ -133,7 +133,7 @@ Solved scale(int64_t padded_n, int vectors, const Scratch& s, double tol, int ma
       store(s.v + c * kLanes, b / column);
     }
     done.error = sum(off), done.iterations = it;
-    if (done.error <= tol || patience.over(2 * padded_n * padded_k)) break;
+    if (done.error <= tol || patience.exhausted(2 * padded_n * padded_k)) break;
     if (limit < kNoLimit && (it & (kLook - 1)) == 1 && dual_value(padded_n, padded_k, s) > limit) {
       done.above = true;
       break;
@@ -221,7 +221,7 @@ Solved solve_by_logs(int64_t n, int64_t k, bool warm, double largest, const Scra
         store(s.g + c, g);
       }
       done.error = sum(off), done.iterations++;
-      if (done.error <= (last ? tol : 0.01) || patience.over(30 * n * padded_k)) break;
+      if (done.error <= (last ? tol : 0.01) || patience.exhausted(30 * n * padded_k)) break;
       if (last && limit < kNoLimit && (it & (kLook - 1)) == 1 && dual() > limit) {
         done.above = true;
         return done;
@@ -252,7 +252,7 @@ void clouds(const CloudJob& job, const Scratch& s) {
       const Solved done = largest <= kSafeCost
                               ? solve_by_scaling(n, k, job.warm, s, job.tol, job.max_iter, limit, patience)
                               : solve_by_logs(n, k, job.warm, largest, s, job.tol, job.max_iter, limit, patience);
-      if (patience.over(n * k * 20)) return;
+      if (patience.exhausted(n * k * 20)) return;
       job.value[at] = done.above ? kInfinity : done.value;
       job.error[at] = done.above ? 0 : done.error, job.iterations[at] = done.iterations;
       if (potential)
@@ -289,7 +289,7 @@ void clouds_pullback(const CloudPullbackJob& job, const Scratch& s) {
         for (int64_t c = 0; c < k; c++) to[c] += mass * row[c];
       }
       for (int64_t c = 0; c < k; c++) job.gradient[begin + c] += w * g[c];
-      if (patience.over(n * padded_k * 30)) return;
+      if (patience.exhausted(n * padded_k * 30)) return;
     }
 }
 
@@ -332,7 +332,7 @@ void cloud_self(const CloudSelfJob& job, const SelfScratch& s) {
         potential[l] = 0.5 * (potential[l] + next[l]);
       }
       *job.error = off, *job.iterations += 1;
-      if (off <= (last ? job.tol : 0.01) || patience.over(20 * n * columns)) break;
+      if (off <= (last ? job.tol : 0.01) || patience.exhausted(20 * n * columns)) break;
     }
     if (last || stopped()) break;
     for (int64_t c = 0; c < n; c++) potential[c] *= 2;

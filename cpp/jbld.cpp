@@ -58,6 +58,7 @@ INLINE void multiply(LogProduct& p, V pivot) {
   p.exponents += exponent(pivot), p.product *= mantissa(pivot), p.terms++;
   if (p.terms % 1000 == 0) normalise(p);  // mantissas below 2 each: far from overflow until here
 }
+// The logarithm of the product, halved so many times.
 INLINE V log(LogProduct p, double halvings) {
   normalise(p);
   return log_scaled(p.product, p.exponents, 1023.0 * p.terms + halvings);
@@ -116,7 +117,7 @@ INLINE void factor(const X* x, const T* z, int d, const Scratch<T>& s, X weight,
   int64_t panel = 0;
   Patience patience;
   for (int j = 0; j < d; j += kPanel) {
-    if (d >= kLong && patience.over(int64_t(kPanel) * kLanes * d * d / 2)) return;
+    if (d >= kLong && patience.exhausted(int64_t(kPanel) * kLanes * d * d / 2)) return;
     const bool narrow = j + 1 == d;  // the last panel of an odd matrix has one column
     X inverse0 = {}, inverse1 = {}, l10 = {};
     for_row_tiles<kRows>(j, d, [&](auto size, auto on_diagonal, int i) INLINE_LAMBDA {
@@ -178,7 +179,7 @@ INLINE void add_inverse(const Scratch<T>& s, int d) {
   const int end = (d + 1) & ~1;
   Patience patience;
   for (int j = 0; j < d; j += kPanel) {
-    if (d >= kLong && patience.over(int64_t(kPanel) * kLanes * d * d / 2)) return;
+    if (d >= kLong && patience.exhausted(int64_t(kPanel) * kLanes * d * d / 2)) return;
     X* panel = s.g + int64_t(j) * d;
     for_row_tiles<kRows>(0, j + kPanel < d ? j + kPanel : d, [&](auto size, auto, int i) INLINE_LAMBDA {
       constexpr int R = decltype(size)::value;
@@ -225,7 +226,7 @@ void logdet(const LogdetJob& job, const Pieces& pieces) {
   const Scratch<double> s = scratch_of<double>(pieces);
   clear(s.z, size);
   Patience patience;
-  for (int64_t g = 0; g < job.groups && !patience.over(work_of(d)); g++) {
+  for (int64_t g = 0; g < job.groups && !patience.exhausted(work_of(d)); g++) {
     LogProduct det;
     V margin = splat(1.0);
     const V* matrices = reinterpret_cast<const V*>(job.x) + g * size;
@@ -252,13 +253,14 @@ void pairwise(const JbldJob& job, const Pieces& pieces) {
     double farthest = 0.0, *lower = job.lower ? job.lower + i / kLanes * m : nullptr;
     for (int l = 0; limit && l < rows; l++) farthest = limit[i + l] > farthest ? limit[i + l] : farthest;
     for (int64_t j = 0; j < m; j++) {
-      if (patience.over(each)) return;
+      if (patience.exhausted(each)) return;
       if ((mask && !mask[j]) || (limit && lower[j] > farthest)) {
         for (int l = 0; l < rows; l++) out[(i + l) * m + j] = __builtin_inf();
         continue;
       }
       LogProduct det;
       factor<false>(matrices, z + j * size, d, s, V{}, [&](V pivot, V) INLINE_LAMBDA { multiply(det, pivot); });
+      // log |(x + z) / 2|: each of the d pivots is halved
       V value = max(log(det, d) - (half_x + 0.5 * logdet_z[j]), V{});
       for (int l = 0; l < rows; l++) out[(i + l) * m + j] = value[l];
       if (lower) {
@@ -348,7 +350,7 @@ void pullback_in(const JbldPullbackJob& job, const Pieces& pieces) {
     };
     for (int64_t i = 0; i < n; i += kLanes) {
       const int64_t end = i + kLanes < n ? i + kLanes : n;
-      if (patience.over(4 * work_of(d))) return;
+      if (patience.exhausted(4 * work_of(d))) return;
       int active = 0;
       for (int64_t row = i; row < end; row++) active += matters(row);
       for (int64_t row = i; active > 0 && row < end; row++)
@@ -376,7 +378,7 @@ void inverse(const InverseJob& job, const Pieces& pieces) {
   double ones[kLanes];
   for (int l = 0; l < kLanes; l++) ones[l] = 1.0;
   Patience patience;
-  for (int64_t i = 0; i < n && !patience.over(work_of(d)); i++) {
+  for (int64_t i = 0; i < n && !patience.exhausted(work_of(d)); i++) {
     if (i % kLanes == 0) {
       clear(s.g, square);
       add_inverses(reinterpret_cast<const V*>(x + i * size), s.z, d, s, ones);

@@ -20,8 +20,9 @@ struct Kernel {
   void (*run)(const Job&, Memory);
 };
 
-// Asked every few milliseconds by every loop that may last (Ctrl-C, a failure elsewhere); true: give up, the result is
-// thrown away. Defined in python/module.cpp.
+// Whether to give up, since the task was cancelled or a signal such as Ctrl-C has come; the result is thrown away. Every
+// loop that may last asks, by `Patience` of lanes.hpp. Signals are looked for every 50 ms at most. Defined in
+// python/module.cpp.
 bool stopped();
 
 // ---- symmetric positive definite matrices: jbld.cpp -----------------------------------------------------------

@@ -54,12 +54,13 @@ constexpr int kAccumulators = 24;
 constexpr int kAccumulators = 12;
 #endif
 
-// Asks whether to give up, once in about a million multiplications.
+// Calls `stopped` once in about a million multiplications (a millisecond or less), and says what it said. `work`: the
+// multiplications since the last call.
 struct Patience {
   int64_t left = 1000000;
-  bool over(int64_t work) {
+  bool exhausted(int64_t work) {
     if ((left -= work) > 0) return false;
-    if (stopped()) return true;  // and so at once whenever it is asked again
+    if (stopped()) return true;  // and again, whenever it is asked again
     left = 1000000;
     return false;
   }

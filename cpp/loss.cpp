@@ -32,7 +32,7 @@ void soft_neighbor_loss(const LossJob& job, const Row& pieces) {
   Patience patience;
   double sum_of_losses = 0;
   for (int64_t i = 0; i < job.n; i++) {
-    if (patience.over(32 * m)) return;
+    if (patience.exhausted(32 * m)) return;
     const double* D = job.D + i * m;
     const uint8_t* same = job.same + i * m;
     double nearest = D[0], nearest_own = __builtin_inf();

@@ -79,7 +79,7 @@ void moments(const MomentsJob& job, const Sums& pieces) {
     for (int64_t v = 0; v < pairs_of(d) * R * R; v++) products[v] = V{};
     for (int64_t v = 0; v < tiles * R; v++) sums[v] = V{};
     for (int64_t start = 0; start < whole; start += piece) {
-      if (patience.over(piece * kLanes * d * d / 2)) return;
+      if (patience.exhausted(piece * kLanes * d * d / 2)) return;
       add(signals + start * kLanes, length, whole - start < piece ? whole - start : piece);
     }
     if (rest) {

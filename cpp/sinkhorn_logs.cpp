@@ -30,7 +30,7 @@ void solve_self(const SinkhornSelfJob& job, const SinkhornScratch& s) {
     start_potential(t, nullptr, s.x);
     int steps = 0;
     double gap = 1.0;
-    while (steps++ < job.max_iter && !(gap < job.tol) && !patience.over(20 * int64_t(d) * d)) {
+    while (steps++ < job.max_iter && !(gap < job.tol) && !patience.exhausted(20 * int64_t(d) * d)) {
       log_step(t.cost, t, a, s.x, s.z);
       gap = job.value[i] = 0;
       for (int k = 0; k < d; k++) job.value[i] += a[k] * (s.x[k] + s.z[k]) * t.reg;
@@ -56,7 +56,7 @@ void pull_back(const SinkhornPullbackJob& job, const SinkhornScratch& s) {
     for (int64_t i = 0; i < job.n; i++) {
       const double w = job.weight[i * job.m + j];
       if (!(w > job.tolerance || w < -job.tolerance)) continue;
-      if (patience.over(20 * int64_t(d) * d)) return;
+      if (patience.exhausted(20 * int64_t(d) * d)) return;
       start_potential(t, job.potential_x + (i * job.m + j) * d, s.x);
       log_step(t.cost, t, job.x + i * d, s.x, s.z);
       for (int k = 0; k < d; k++) gradient[k] += w * t.reg * s.z[k];

@@ -162,13 +162,13 @@ void factor_hessian(Pair& p) {
   Patience patience;
   for (int j = 0; j < p.m; j++) p.scratch[j] = 1.0 / p.b[j];
   for (int i = 0; i < p.n; i += kTile) {
-    if (patience.over(int64_t(kTile) * p.n * p.m)) return;
+    if (patience.exhausted(int64_t(kTile) * p.n * p.m)) return;
     int k = i / kLanes * kLanes;
     for (; k + kLanes < p.width; k += 2 * kLanes) hessian_tile<2>(p, i, k);
     if (k < p.width) hessian_tile<1>(p, i, k);
   }
   for (int k = 0; k < p.n; k++) {
-    if (patience.over(int64_t(p.n - k) * (p.n - k))) return;
+    if (patience.exhausted(int64_t(p.n - k) * (p.n - k))) return;
     double* row = p.hessian + k * width;
     const double extra = kEnlarge * (p.rows[k] + p.a[k]), pivot = row[k] + p.rows[k] + extra;
     p.pivots[k] = pivot > extra ? pivot : extra;

@@ -259,7 +259,7 @@ void solve_pairs(const SinkhornJob& job, const SinkhornScratch& scratch) {
   for (int k = 0; k < d * kPairs; k++) s.x.scaled[k] = 1;  // lanes that never get a pair stay finite
   for (int lane = 0; lane < kPairs; lane++) load_pair(lane);
   Patience patience;
-  while (active > 0 && !patience.over(int64_t(2 * kPairs) * d * d)) {
+  while (active > 0 && !patience.exhausted(int64_t(2 * kPairs) * d * d)) {
     X error_z[kVectors] = {}, error_x[kVectors] = {};
     half_step<T>(kernel_of<T>(t, true), t, s.x.scaled, s.z, relax, error_z);
     half_step<T>(kernel_of<T>(t, false), t, s.z.scaled, s.x, relax, error_x);
@@ -304,7 +304,7 @@ void solve_self(const SinkhornSelfJob& job, const SinkhornScratch& scratch) {
         a[at] = s.z.marginal[at] = scaled[at] = job.x[(first + (lane < count ? lane : 0)) * d + k], scaling[at] = 1.0;
       }
     for (int step = 1; remaining > 0; step++) {
-      if (patience.over(int64_t(kPairs) * d * d)) return;
+      if (patience.exhausted(int64_t(kPairs) * d * d)) return;
       V gap[kVectors] = {}, plain[kVectors] = {};
       for (int64_t k = 0; k < vectors_of(t); k++) vectors(s.z.relaxed)[k] = vectors(scaling)[k];
       half_step<double>(t.kernel, t, scaled, s.z, plain, gap);
@@ -362,7 +362,7 @@ void pull_back(const SinkhornPullbackJob& job, const SinkhornScratch& scratch) {
     for (int64_t i = 0; i < n; i++) {
       const double w = weight[i * m + j];
       if (!(w > tolerance || w < -tolerance)) continue;
-      if (patience.over(20 * int64_t(d) * d)) return;
+      if (patience.exhausted(20 * int64_t(d) * d)) return;
       const double* a = x + i * d;
       scaling_of(potential_x + (i * m + j) * d, a, t, column);
       for (int k = 0; k < d; k++) s.x.scaled[int64_t(k) * kPairs + count] = T(a[k] * column[k]);

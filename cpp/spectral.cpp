@@ -358,7 +358,7 @@ void map_groups(const double* x, const double* m, int64_t n, int64_t row, int d,
 void eigen(const EigenJob& job, const Scratch& s) {
   const int64_t n = job.n;
   Patience patience;
-  for (int64_t row = 0; row < n && !patience.over(work_of(job.d)); row += kGroups * kLanes) {
+  for (int64_t row = 0; row < n && !patience.exhausted(work_of(job.d)); row += kGroups * kLanes) {
     const bool pair = n - row > kLanes;
     auto* some = job.vectors ? (pair ? eigen_groups<2, true> : eigen_groups<1, true>)
                              : (pair ? eigen_groups<2, false> : eigen_groups<1, false>);
@@ -367,7 +367,7 @@ void eigen(const EigenJob& job, const Scratch& s) {
 }
 void spectral_map(const SpectralMapJob& job, const Scratch& s) {
   Patience patience;
-  for (int64_t row = 0; row < job.n && !patience.over(work_of(job.d)); row += kGroups * kLanes) {
+  for (int64_t row = 0; row < job.n && !patience.exhausted(work_of(job.d)); row += kGroups * kLanes) {
     const bool pair = job.n - row > kLanes;
     (pair ? map_groups<2> : map_groups<1>)(job.x, job.m, job.n, row, job.d, job.map, s, job.out);
   }

@@ -1,4 +1,4 @@
-// The door between Python and the kernels: the choice of instruction set, and how long work is given up.
+// The door between Python and the kernels: which instruction set they use, and how they are interrupted.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace knnpress {
 
-// ---- giving up ------------------------------------------------------------------------------------------------
+// ---- interruption ---------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -19,21 +19,21 @@ struct Task {
 };
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kBetweenLooks = std::chrono::milliseconds(50);  // at signals, which takes the GIL
-thread_local Task* task = nullptr;     // of this thread; kept alive by its caller
-thread_local bool looks = true;        // a thread that only helps leaves signals to others
+constexpr auto kSignalInterval = std::chrono::milliseconds(50);  // to check them takes the GIL
+thread_local Task* task = nullptr;        // of this thread; kept alive by its caller
+thread_local bool checks_signals = true;  // a thread that only helps leaves them to others
 thread_local bool gave_up = false;
-thread_local Clock::time_point next_look;
+thread_local Clock::time_point next_check;
 
 }  // namespace
 
 bool stopped() {
   if (gave_up) return true;
   if (task && task->cancelled.load(std::memory_order_relaxed)) return gave_up = true;
-  if (!looks) return false;
+  if (!checks_signals) return false;
   const auto now = Clock::now();
-  if (now < next_look) return false;
-  next_look = now + kBetweenLooks;
+  if (now < next_check) return false;
+  next_check = now + kSignalInterval;
   const PyGILState_STATE held = take_gil([] { return PyGILState_Ensure(); });
   gave_up = PyErr_CheckSignals() != 0;  // runs Python's handlers, in its main thread only
   PyGILState_Release(held);
@@ -42,7 +42,7 @@ bool stopped() {
 
 void begin_work() {
   gave_up = false;
-  next_look = Clock::now() + kBetweenLooks;
+  next_check = Clock::now() + kSignalInterval;
 }
 
 void end_work() {
@@ -112,10 +112,10 @@ NB_MODULE(_core, module) {
       .def(nb::init<>())
       .def("cancel", [](Task& t) { t.cancelled = true; });
   // Kernels of this thread give up when the task is cancelled; `helping`: and leave signals to other threads
-  module.def("join_task", [](Task& t, bool helping) { task = &t, looks = !helping; }, "task"_a, "helping"_a);
+  module.def("join_task", [](Task& t, bool helping) { task = &t, checks_signals = !helping; }, "task"_a, "helping"_a);
   // Where daemon threads are still at work when Python ends, what they hold is never let go, which is no fault of ours
   module.def("expect_leaks", [] { nb::set_leak_warnings(false); });
-  module.def("leave_task", [] { task = nullptr, looks = true; });
+  module.def("leave_task", [] { task = nullptr, checks_signals = true; });
 
   bind_jbld(module);
   bind_spectral(module);
