@@ -34,8 +34,8 @@ def nearest(
     index : ndarray of shape (n, k)
     """
 
-    def search(rows: slice) -> tuple[Array, Indices]:
-        D = distances(X[rows])
+    def search(block: slice) -> tuple[Array, Indices]:
+        D = distances(X[block])
         if k == 1:
             index = D.argmin(axis=1)[:, None]
         else:

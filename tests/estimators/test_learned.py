@@ -129,7 +129,7 @@ def test_one_class_and_too_few_prototypes_are_refused_and_a_small_share_is_raise
     for bad in (0, -1, 1.5, "many", True):
         with pytest.raises(ValueError, match="n_prototypes is"):
             SCC(n_prototypes=bad).fit(X, y)
-    monkeypatch.setattr(checks, "_told", set())
+    monkeypatch.setattr(checks, "_warned", set())
     with pytest.warns(UserWarning, match="0.01 of 60 points is fewer than the 3 classes"):
         clf = SCC(metric="jbld", **QUICK | {"n_prototypes": 0.01}).fit(X, y)
     assert len(clf.prototypes_) == 3

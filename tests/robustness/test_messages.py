@@ -13,7 +13,7 @@ from knnpress.estimators import checks
 
 
 def test_a_share_that_is_too_small_is_told_once(monkeypatch):
-    monkeypatch.setattr(checks, "_told", set())
+    monkeypatch.setattr(checks, "_warned", set())
     for n in (32, 33, 34):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")

@@ -45,7 +45,7 @@ def try_sizes(
     sizes = sorted({max(n_classes, round(ratio * len(X))) for ratio in RATIOS})
     if not folds:  # too few points to judge by
         return [{"n_prototypes": sizes[0], "chosen": True}]
-    constraints, noise = compressor.constraints(), compressor.label_noise
+    constraints, label_noise = compressor.constraints(), compressor.label_noise
     plain = clone(compressor).set_params(
         gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
         prior=constraints.default.prior,
@@ -75,11 +75,11 @@ def try_sizes(
     tried, best = [held_out(sizes[0])], 0
     for m in sizes[1:]:
         tried.append(held_out(m))
-        if not _is_worth_it(tried[-2], tried[-1], noise):
+        if not _is_worth_it(tried[-2], tried[-1], label_noise):
             break
         best += 1
     return [
-        {"n_prototypes": m, **result.summary("soft", noise), "chosen": k == best}
+        {"n_prototypes": m, **result.summary("soft", label_noise), "chosen": k == best}
         for k, (m, result) in enumerate(zip(sizes, tried, strict=False))
     ]
 

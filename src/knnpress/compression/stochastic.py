@@ -71,7 +71,7 @@ class StochasticCompression(BaseEstimator):
         not draw prototypes to them; 0 is the paper's loss.
     checkpoint : str, path or None
         A file that `compress` keeps its state in, rewritten every few seconds and deleted at the end. The same call
-        goes on from it where an earlier one was broken off, and ends with the same prototypes to the last bit. A file
+        goes on from it where an earlier one was interrupted, and ends with the same prototypes to the last bit. A file
         of other data, parameters or version is refused. `random_state` None: as it was drawn then; a Generator must
         be in the same state as it was. `callback` is not called again for iterations that are done. The file may be
         large where distances are solved for (Sinkhorn): it holds the potentials of all pairs.
@@ -125,11 +125,12 @@ class StochasticCompression(BaseEstimator):
     ) -> Prototypes:
         """Return `n_prototypes` learned prototypes (one per class, if None), classes in sorted order.
 
-        With `allow_one_per_class`, one per class where that serves held-out points better by more than noise.
+        With `allow_one_per_class`, one per class where that serves held-out points better, as decided by
+        `knnpress.learning.selection.is_better`.
 
         Neither the order of the points nor the names of the classes matter where points are in memory. `groups`, (n,),
         are never divided between what is learned from and what is held out. With `may_learn_in_quick`, prototypes are
-        learned in the `quick_geometry` of the given one where that serves held-out points better by more than noise, or
+        learned in the `quick_geometry` of the given one where that serves held-out points better, or
         where the given one would take too long. The trace has the "geometry" they were learned under, and their
         "vectors", (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last
         one being that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that

@@ -95,7 +95,7 @@ def tune(
         Held-out parts to average over. They are drawn once and are the same for all trials.
     storage : str, path or None
         A file (SQLite) that keeps every finished trial. The same call goes on where the last one stopped, also after
-        Ctrl-C, and ends where an unbroken one would.
+        Ctrl-C, and ends where an uninterrupted one would.
     timeout : float or None
         Seconds after which no new trial begins.
     random_state : int, RandomState, Generator or None
@@ -299,7 +299,7 @@ def _parts(y: Labels, criterion: str, fraction: float, n_splits: int, seed: int)
 
 
 def _finished(study: Any) -> list[Any]:
-    """Trials with a score or with a reason for having none; not those that were broken off."""
+    """Trials with a score or with a reason for having none; not those that were interrupted."""
     return [t for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE" or "failure" in t.user_attrs]
 
 
@@ -318,7 +318,7 @@ def _search(
     while (n := len(_finished(study))) < n_trials:
         if n > 0 and timeout is not None and time.monotonic() - begin > timeout:
             return
-        # seeded again for each trial, so that a search that was broken off goes on as if it had not been
+        # seeded again for each trial, so that a search that was interrupted goes on as if it had not been
         trial_seed = int(np.random.SeedSequence([seed, n]).generate_state(1)[0])
         study.sampler = optuna.samplers.TPESampler(seed=trial_seed, constant_liar=False)
         trial, start, value, failure = study.ask(), time.monotonic(), np.nan, None
@@ -329,7 +329,7 @@ def _search(
                 value = score(params)
             except (ValueError, ArithmeticError) as error:
                 failure = str(error)
-        except BaseException:  # broken off, so it does not count
+        except BaseException:  # interrupted, so it does not count
             study.tell(trial, state=failed)
             raise
         trial.set_user_attr("seconds", time.monotonic() - start)

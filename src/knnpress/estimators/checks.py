@@ -24,7 +24,7 @@ from knnpress.parameters import brief
 from knnpress.typing import Array, ArrayLike, Labels
 
 _MOST_PROTOTYPES = 2**31
-_told: set[tuple[float, int]] = set()  # shares and numbers of classes of which a notice was given
+_warned: set[tuple[float, int]] = set()  # shares and numbers of classes that there was a warning about
 _WEIGHT = 1e-100, 1e100
 _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 
@@ -199,8 +199,8 @@ def resolve_n_prototypes(n_prototypes: int | float | str | None, n: int, n_class
     if n_prototypes > 1:
         raise ValueError(f"n_prototypes is {n_prototypes}; a share is at most 1, a count a whole number")
     count = round(n_prototypes * n)
-    if count < n_classes and (n_prototypes, n_classes) not in _told:
-        _told.add((n_prototypes, n_classes))  # the folds of a cross-validation have nothing new to say
+    if count < n_classes and (n_prototypes, n_classes) not in _warned:
+        _warned.add((n_prototypes, n_classes))  # the folds of a cross-validation have nothing new to say
         warn_user(
             f"{n_prototypes:g} of {n} points is fewer than the {n_classes} classes: learning one prototype for each",
         )

@@ -53,9 +53,10 @@ _TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
 
 _PARAMETERS = """
 n_prototypes : int, float or "auto"
-    How many prototypes (at least one per class), or what share of the training set at most: one per class, where that
-    is better by more than noise in cross-validation. "auto": from 2, 4, 8, 16 and 32 % the smallest that no larger one
-    beats by more than noise.
+    A whole number: so many, at least one per class. A share of the training set: at most so many, but one per class at
+    least, and only one per class where cross-validation finds that better. "auto": 2, 4, 8, 16 and 32 % of the training
+    set are tried in turn, until one is no better than the one before. Better means that the held-out loss is less by
+    more than one standard error of the difference.
 gamma : float, "scale", "auto" or "tune"
     Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
     that one, or half of it. "tune": as the paper does for SHC, gamma and the learning rate by Bayesian optimisation of
@@ -83,14 +84,15 @@ compressor : StochasticCompression or None
     as the compressor says.
 checkpoint : str, path or None
     A file that `fit` keeps its state in, rewritten every few seconds and deleted when it ends. The same call goes on
-    from it where an earlier one was broken off, be it by ``kill -9``, and ends with the same prototypes. A file of
+    from it where an earlier one was interrupted, be it by ``kill -9``, and ends with the same prototypes. A file of
     other data, parameters or version is refused. `callback` is not called again for iterations that are done. Not with
     ``n_prototypes="auto"`` and ``gamma="tune"``, which are many fits; `partial_fit` ignores it.
 callback : callable or None
     ``callback(step, total, facts)`` after each iteration, facts a dict with "loss" and "error" of the training set; a
     true answer ends that descent. After each setting tried, facts has a "note" too.
 random_state : int, RandomState, Generator or None
-    Draws the folds of the cross-validation. None: another draw each time.
+    Draws the folds, the order of the points and, where these are many, the sample and the batches. None: another draw
+    each time.
 n_jobs : int or None
     Threads; None: all cores this process may use. Results do not depend on it.
 verbose : int

@@ -200,7 +200,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         with one_blas_thread:
             points, ready = self._check_query(X)
             blocks = row_blocks(len(points), 8 * len(self.prototypes_))
-            parts = map_blocks(lambda rows: function(ready, ready.distances(points[rows])), blocks, self.n_jobs)
+            parts = map_blocks(lambda block: function(ready, ready.distances(points[block])), blocks, self.n_jobs)
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _by_chunk(self, method: str, X: Any) -> Any:
@@ -216,7 +216,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             by_class = method in ("predict_proba", "decision_function")
             return lazily(alone, X, np.float64, (len(self.classes_ if by_class else self.prototypes_),))
         one, blocks = getattr(self, method), row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
-        return np.concatenate([check_block(one, np.asarray(X[rows]), rows.start) for rows in blocks])
+        return np.concatenate([check_block(one, np.asarray(X[block]), block.start) for block in blocks])
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram, and below it what the model has learned; notebooks show it."""

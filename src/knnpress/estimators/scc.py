@@ -53,7 +53,7 @@ class SCC(LearnedModel):
     <parameters>
     metric : {"auto", "jbld", "tangent", "logeuclid"}
         The geometry: the paper's divergence, the tangent space at the mean of the training set, or logarithms. "auto":
-        "jbld", unless "tangent" serves held-out points better by more than noise, or "jbld" would take too long.
+        "jbld", unless "tangent" serves held-out points better, or "jbld" would take too long.
 
     Attributes
     ----------

@@ -26,8 +26,8 @@ class SHC(LearnedModel):
         Entropic regularisation in units of the ground cost; "auto": a tenth of the median positive cost.
     metric : {"auto", "sinkhorn", "hellinger"}
         Entropic transport, or the squared distance of roots of bins, which needs no ground cost and takes microseconds.
-        "auto": "sinkhorn", unless "hellinger" serves held-out points better by more than noise, or there is no ground
-        cost, or "sinkhorn" would take too long.
+        "auto": "sinkhorn", unless "hellinger" serves held-out points better, or there is no ground cost, or
+        "sinkhorn" would take too long.
     <parameters>
     value : {"divergence", "dual", "transport"}
         What is learned on and classified with; see `knnpress.geometries.Sinkhorn`.

@@ -135,7 +135,7 @@ class ClusterPoints:
 class _Chunk:
     """Consecutive rows that are on one worker, with their labels and weights."""
 
-    rows: slice
+    span: slice
     future: Any
 
 
@@ -174,7 +174,7 @@ class ClusterRows:
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
         """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
         submit = self.points.client.submit
-        picked = [submit(_pick, chunk.future, rows_within(rows, chunk.rows), pure=False) for chunk in self._chunks]
+        picked = [submit(_pick, chunk.future, rows_within(rows, chunk.span), pure=False) for chunk in self._chunks]
         return np.concatenate(self._gather(picked))
 
     def transformed(self, function: Callable[[Array], Array]) -> ClusterRows:
@@ -229,18 +229,18 @@ class ClusterRows:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # labels are in it
             futures = self.points.client.compute(tasks)
-        self._chunks = [_Chunk(rows, future) for rows, future in zip(chunks, futures, strict=True)]
+        self._chunks = [_Chunk(span, future) for span, future in zip(chunks, futures, strict=True)]
 
     def _submit(self, make_function: BlockFunctionFactory, blocks: Sequence[slice], memory: Memory | None) -> list[Any]:
         """Futures, each of the results of all blocks of a chunk; the blocks are in order."""
         submit, token = self.points.client.submit, None if memory is None else memory.token
         budget = 0.0 if memory is None else memory.budget
-        by_chunk = [[b for b in blocks if c.rows.start <= b.start < c.rows.stop] for c in self._chunks]
+        by_chunk = [[b for b in blocks if c.span.start <= b.start < c.span.stop] for c in self._chunks]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # prototypes are in it, once
             sent = submit(_unchanged, make_function, pure=False)
             return [
-                submit(_map_chunk, sent, chunk.future, chunk.rows.start, its_blocks, token, budget, pure=False)
+                submit(_map_chunk, sent, chunk.future, chunk.span.start, its_blocks, token, budget, pure=False)
                 for chunk, its_blocks in zip(self._chunks, by_chunk, strict=True)
                 if its_blocks
             ]
@@ -313,13 +313,13 @@ def _map_chunk(
     function = make_function()
     points = (np.require(points[0], requirements="A"), *points[1:])  # a message's frames may begin at any address
 
-    def on_block(rows: slice) -> Any:
-        within = slice(rows.start - start, rows.stop - start)
+    def on_block(block: slice) -> Any:
+        within = slice(block.start - start, block.stop - start)
         X, y, weight = (None if part is None else part[within] for part in points)
         assert X is not None
         assert y is not None
-        result, block_memory = function(X, y, weight, memories.pop(rows.start, None))
-        memories.keep(rows, block_memory, X)
+        result, block_memory = function(X, y, weight, memories.pop(block.start, None))
+        memories.keep(block, block_memory, X)
         return result
 
     return map_blocks(on_block, blocks, 1)

@@ -1,7 +1,8 @@
 """Labelled training points, wherever they are, and functions of them.
 
-A function of the training set is a sum, or a list, over row blocks, whichever place it runs in. Blocks depend on the
-data and the number of prototypes alone, and are combined in order.
+A function of the training set is a sum, or a list, over row blocks, whichever place it runs in. Blocks never depend on
+the number of threads or workers, and are combined in order: no result depends on it. They depend on the shape of the
+data, the number of prototypes and, where points are not in memory, the chunks of the store and the size of a batch.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ class Memory(dict[int, Any]):
         super().__init__()
         self.budget, self.token, self.last_seconds = budget, uuid.uuid4().hex, np.inf
 
-    def keep(self, rows: slice, memory: Any, X: Array) -> None:
+    def keep(self, block: slice, memory: Any, X: Array) -> None:
         """Keep the memory of a block of points X, if there is room for it and for those of all rows before."""
-        if self.budget == np.inf or _size(memory, X) / len(X) * rows.stop <= self.budget:
-            self[rows.start] = memory
+        if self.budget == np.inf or _size(memory, X) / len(X) * block.stop <= self.budget:
+            self[block.start] = memory
 
 
 class Rows(Protocol):
@@ -162,11 +163,11 @@ class LocalRows:
         """The results of all blocks, in order."""
         function, memories = make_function(), Memory(0) if memory is None else memory
 
-        def on_block(rows: slice) -> Any:
-            X = self.X[rows]
-            weight = None if self.weight is None else self.weight[rows]
-            result, block_memory = function(X, self.y[rows], weight, memories.get(rows.start))
-            memories.keep(rows, block_memory, X)
+        def on_block(block: slice) -> Any:
+            X = self.X[block]
+            weight = None if self.weight is None else self.weight[block]
+            result, block_memory = function(X, self.y[block], weight, memories.get(block.start))
+            memories.keep(block, block_memory, X)
             return result
 
         began = perf_counter()

@@ -42,9 +42,9 @@ class StoredPoints:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> Array:
+    def __getitem__(self, block: slice) -> Array:
         """The checked points of a block."""
-        return check_block(self.check, _read(self.array, rows), rows.start)
+        return check_block(self.check, _read(self.array, block), block.start)
 
     def rows(self, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
         """The points with their labels and weights."""
@@ -111,6 +111,6 @@ def is_stored(X: Any) -> bool:
     return like and not is_dask(X)
 
 
-def _read(array: Any, rows: slice) -> Array:
-    block = array[rows]
-    return np.asarray(block.compute(scheduler="synchronous") if is_dask(block) else block)
+def _read(array: Any, block: slice) -> Array:
+    part = array[block]
+    return np.asarray(part.compute(scheduler="synchronous") if is_dask(part) else part)

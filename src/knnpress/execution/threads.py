@@ -1,7 +1,7 @@
 """Row blocks of the data, and the threads that work on them. The only module that knows of threads and processes.
 
-Blocks depend on the data's size alone and results are combined in block order, so no result depends on the number of
-threads.
+Blocks do not depend on the number of threads, and results are combined in the order of the blocks, so no result depends
+on it either.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
 
 
 class at_most:  # named as it reads; made by a generator it would cost a single query more
-    """Within it, None means so many threads: for what is not told of a model's `n_jobs` on the way.
+    """While active, ``n_jobs=None`` resolves to this many threads: for calls that a model's `n_jobs` is not passed to.
 
     Parameters
     ----------
     n_jobs : int or None
-        None: as it was.
+        None: nothing changes.
     """
 
     def __init__(self, n_jobs: int | None) -> None:

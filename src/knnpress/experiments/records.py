@@ -114,7 +114,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The records of a file; a last line that was broken off is left out.
+    """The records of a file; a last line that was cut off is left out.
 
     Raises
     ------

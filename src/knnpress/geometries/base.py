@@ -278,8 +278,8 @@ def distance_matrix(geometry: Geometry, X: Array, Z: Array, n_jobs: int | None) 
     distances = geometry.distances_to(Z)
     D = np.empty((len(X), len(Z)))
 
-    def fill(rows: slice) -> None:
-        D[rows] = distances(X[rows])
+    def fill(block: slice) -> None:
+        D[block] = distances(X[block])
 
     map_blocks(fill, row_blocks(len(X), 8 * len(Z)), n_jobs)
     return D

@@ -43,8 +43,8 @@ class Checkpoint:
 
     Attributes
     ----------
-    told : dict of str to int
-        "iterations" and "notes" that the user was told of: a resumed fit counts on from there.
+    reported : dict of str to int
+        "iterations" and "notes" that the callback was called for: a resumed fit counts on from there.
     """
 
     def __init__(self, path: Path | None, about: dict[str, str]) -> None:
@@ -52,7 +52,7 @@ class Checkpoint:
         self._done: list[Arrays] = []
         self._under_way: DescentState | None = None
         self._n_steps = 0
-        self.told = {"iterations": 0, "notes": 0}
+        self.reported = {"iterations": 0, "notes": 0}
         self._due = time.monotonic() + _SECONDS
         if path is not None and path.exists():
             self._read(path)
@@ -90,7 +90,7 @@ class Checkpoint:
         for k, result in enumerate(self._done):
             arrays |= pack(str(k), result)
         tensors = {key: np.asarray(array, order="C") for key, array in arrays.items()}
-        facts = {"version": _VERSION, "about": self._about, "n_done": len(self._done), "told": self.told}
+        facts = {"version": _VERSION, "about": self._about, "n_done": len(self._done), "told": self.reported}
         facts["checksum"] = _checksum(facts, tensors)
         header: dict[str, Any] = {"__metadata__": {_FORMAT: json.dumps(facts)}}
         end = 0
@@ -118,7 +118,7 @@ class Checkpoint:
             self._done = [unpack(str(k), tensors) for k in range(facts["n_done"])]
             state = unpack("under way", tensors)
             self._under_way = DescentState.from_arrays(state) if state else None
-            self.told = {name: int(facts["told"][name]) for name in self.told}
+            self.reported = {name: int(facts["told"][name]) for name in self.reported}
         except OSError:
             raise
         except Exception as error:  # whatever fails in here, it is the file that made it fail
@@ -130,7 +130,7 @@ class Checkpoint:
 
 @contextmanager
 def checkpoint_at(path: str | os.PathLike[str] | None, about: Callable[[], dict[str, str]]) -> Iterator[Checkpoint]:
-    """The checkpoint at `path`, new or left by a fit that was broken off; deleted when the block ends well.
+    """The checkpoint at `path`, new or left by a fit that was interrupted; deleted when the block ends well.
 
     Parameters
     ----------

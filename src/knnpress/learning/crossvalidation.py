@@ -62,26 +62,27 @@ def choose(
 ) -> Choice:
     """Search the candidate settings, in the quick geometry if there is one; then see what is best in the wanted one.
 
-    With `may_learn_in_quick`, the quick geometry itself is taken where it is better by more than noise.
+    With `may_learn_in_quick`, the quick geometry itself is taken where it `is_better`.
     """
-    noise, default, comparison_vote = job.descent.label_noise, job.constraints.default, job.constraints.comparison_vote
+    label_noise, default = job.descent.label_noise, job.constraints.default
+    comparison_vote = job.constraints.comparison_vote
     first = quick or view
     results, trainers = {}, _trainers(first, folds, job)
     results[first.name] = _search(first, trainers, folds, groups, job)
-    best = {first.name: best_result(results[first.name], default, comparison_vote, noise)}
+    best = {first.name: best_result(results[first.name], default, comparison_vote, label_noise)}
     shortlist = settings_between(default, best[first.name].setting)
     if quick is not None and (may_learn_in_quick or len(shortlist) > 1):
         results[view.name] = _search(view, _trainers(view, folds, job, trainers), folds, groups, job, shortlist)
-        best[view.name] = best_result(results[view.name], default, comparison_vote, noise)
+        best[view.name] = best_result(results[view.name], default, comparison_vote, label_noise)
     winner = view
     if quick is not None and may_learn_in_quick:
-        losses, others = (best[name].losses(comparison_vote, noise) for name in (quick.name, view.name))
+        losses, others = (best[name].losses(comparison_vote, label_noise) for name in (quick.name, view.name))
         winner = quick if is_better(losses, others, best[quick.name].points()) else view
     # where the quick search kept the default, the wanted view may not have been scored: the quick result stands for it
     winning = best.get(winner.name, best[first.name])
-    vote = job.constraints.vote or better_vote(winning, noise)
+    vote = job.constraints.vote or better_vote(winning, label_noise)
     selection = [
-        {"metric": name, **result.summary(comparison_vote, noise), "chosen": result is winning}
+        {"metric": name, **result.summary(comparison_vote, label_noise), "chosen": result is winning}
         for name, of_view in results.items()
         for result in of_view
     ]
@@ -106,22 +107,19 @@ def _search(
     shortlist: list[Setting] | None = None,
 ) -> list[HeldOutResult]:
     """The result of each candidate on the held-out points; hopeless ones are dropped after their first folds."""
-    noise, comparison_vote, n_classes = (
-        job.descent.label_noise,
-        job.constraints.comparison_vote,
-        int(view.sample.y.max()) + 1,
-    )
+    label_noise, comparison_vote = job.descent.label_noise, job.constraints.comparison_vote
+    n_classes = int(view.sample.y.max()) + 1
     results: list[HeldOutResult] = []
 
     def best() -> HeldOutResult:
-        return best_result(results, job.constraints.default, comparison_vote, noise)
+        return best_result(results, job.constraints.default, comparison_vote, label_noise)
 
     settings: Iterable[Setting] = shortlist or candidates(
         job.constraints.settings,
         job.n_prototypes > n_classes,
         job.constraints.allow_one_per_class,
         lambda: best().setting,
-        lambda: is_hopeless(results[-1], results[-2], comparison_vote, noise),
+        lambda: is_hopeless(results[-1], results[-2], comparison_vote, label_noise),
     )
     for setting in settings:
         if any(other.setting == setting for other in results):
@@ -132,10 +130,10 @@ def _search(
             weight = np.ones(len(out)) if held_out.weight is None else held_out.weight
             points = HeldOut(held_out.y, weight, out if groups is None else groups[out])
             result.add(*trainer.scores(setting, held_out, n_classes), points, trainer.gamma(setting))
-            if results and result.n_folds < len(folds) and is_hopeless(result, best(), comparison_vote, noise):
+            if results and result.n_folds < len(folds) and is_hopeless(result, best(), comparison_vote, label_noise):
                 break
         results.append(result)
-        job.progress.note(view.name, result.summary(comparison_vote, noise))
+        job.progress.note(view.name, result.summary(comparison_vote, label_noise))
     return results
 
 

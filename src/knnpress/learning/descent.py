@@ -20,7 +20,7 @@ from knnpress.typing import Array, Indices, Labels
 
 Optimizer = Literal["auto", "lbfgs", "cg", "descent", "adam"]
 
-_SHARPNESS = 5.0  # gamma^2 times the margin of the start: suited digits, ETH-80, FPHA and COIL-20 best
+_GAMMA_SQUARED_TIMES_MARGIN = 5.0  # of the start: suited digits, ETH-80, FPHA and COIL-20 best
 _LOOSE_GRADIENT = 1e-5  # distances are solved more tightly once the gradient is below this times their slack
 
 
@@ -106,7 +106,8 @@ class Problem:
         by_block = sample.map(partial(_own_and_gap, geometry, start), sample.cut(len(start.points)))
         own, gap = (np.concatenate(part) for part in zip(*by_block, strict=True))
         margin = _median(gap, sample.weight)
-        self.usual_gamma = float(np.sqrt(_SHARPNESS / margin)) if margin > 0 else 1.0  # equal points have no scale
+        # equal points have no scale
+        self.usual_gamma = float(np.sqrt(_GAMMA_SQUARED_TIMES_MARGIN / margin)) if margin > 0 else 1.0
         if descent.paper:
             chart = geometry.paper_chart(start.points)
             theta = chart.to_theta(start.points)
@@ -142,7 +143,7 @@ class Problem:
         state: DescentState | None = None,
         keep: SaveState | None = None,
     ) -> Optimum:
-        """Descend from the start, from the parameters `begin`, or from where a descent was broken off.
+        """Descend from the start, from the parameters `begin`, or from where a descent was interrupted.
 
         An infinite prior leaves the start as it is. One for each prototype has the shape (m, 1).
         """
@@ -222,7 +223,9 @@ def _own_and_gap(geometry: SmoothGeometry, prototypes: LabelledPrototypes) -> Bl
 
 
 def _median(values: Array, weight: Array | None) -> float:
-    """The median; of weighted values, that of each as often as its weight says."""
+    """The weighted median: half the weight is on either side of it. Where a value ends the lower half exactly, the mean
+    of that and the next.
+    """
     if weight is None:
         weight = np.ones(len(values))
     order = np.argsort(values, kind="stable")

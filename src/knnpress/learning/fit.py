@@ -6,8 +6,9 @@
    that is done is 4.
 2. `crossvalidation.choose`: for each setting of `selection.candidates` and each fold, `Trainer.scores` makes a start,
    descends, and scores the held-out points; first in the quick geometry, then a shortlist in the one wanted.
-3. The default setting, the wanted geometry and the soft vote stay, unless others have less held-out loss by more than
-   noise (another geometry only if `may_learn_in_quick`).
+3. The default setting, the wanted geometry and the soft vote stay, unless others are better: their held-out loss is
+   less by more than one standard error of the difference (`selection.is_better`; another geometry only if
+   `may_learn_in_quick`).
 4. `_descend_once`: one descent (`descent.Problem.learn`) with that setting, from the start, on all points.
 
 Where gamma is chosen: `descent.Problem` measures the usual one at the start (`usual_gamma`); a setting's `sharpness`
@@ -93,7 +94,7 @@ def learn(
     quick : View or None
         The same under a quicker geometry, in which settings are searched first.
     may_learn_in_quick : bool
-        Whether the prototypes may be learned in the quick geometry, where that is better by more than noise.
+        Whether the prototypes may be learned in the quick geometry, where that is better.
     n_prototypes : int
     descent : DescentOptions
     constraints : Constraints
@@ -102,7 +103,7 @@ def learn(
     checkpoint : Checkpoint
     callback : callable or None
     """
-    job = Job(n_prototypes, descent, constraints, checkpoint, Progress(callback, checkpoint.told))
+    job = Job(n_prototypes, descent, constraints, checkpoint, Progress(callback, checkpoint.reported))
     choice = Choice(view, constraints.default, constraints.comparison_vote, 1.0, [])
     if constraints.leave_anything_open or may_learn_in_quick:
         folds = make_folds(view.sample.y, groups, descent.seed)

@@ -100,10 +100,10 @@ class Job:
 
 
 class Progress:
-    """One count of iterations over all descents, for a user's callback; `told` is that of the checkpoint."""
+    """One count of iterations over all descents, for a user's callback; `reported` is that of the checkpoint."""
 
-    def __init__(self, callback: Callback | None, told: dict[str, int]) -> None:
-        self.callback, self.told, self.n_notes = callback, told, 0
+    def __init__(self, callback: Callback | None, reported: dict[str, int]) -> None:
+        self.callback, self.reported, self.n_notes = callback, reported, 0
         self.last: dict[str, Any] = {}
 
     def of_descent(self) -> Follow | None:
@@ -112,19 +112,19 @@ class Progress:
             return None
 
         def report(k: int, u: Array, now: Evaluation) -> Any:
-            self.told["iterations"] += k > 0
+            self.reported["iterations"] += k > 0
             self.last = {"loss": now.loss, "error": now.error}
             assert self.callback is not None
-            return self.callback(self.told["iterations"], None, self.last)
+            return self.callback(self.reported["iterations"], None, self.last)
 
         return report
 
     def note(self, metric: str, summary: dict[str, Any]) -> None:
-        """Tell a setting's held-out error, unless that was told before the fit was broken off."""
+        """Tell a setting's held-out error, unless that was done before the fit was interrupted."""
         self.n_notes += 1
-        if self.callback is not None and self.n_notes > self.told["notes"]:
-            self.told["notes"] = self.n_notes
+        if self.callback is not None and self.n_notes > self.reported["notes"]:
+            self.reported["notes"] = self.n_notes
             names = ("sharpness", "prior", "smoothing", "start")
             setting = f"{metric}: " + ", ".join(f"{name} {summary[name]}" for name in names)
-            told = f"{setting}: held-out error {summary['error']:.2%} ± {summary['standard_error']:.2%}"
-            self.callback(self.told["iterations"], None, {**self.last, "note": told})
+            text = f"{setting}: held-out error {summary['error']:.2%} ± {summary['standard_error']:.2%}"
+            self.callback(self.reported["iterations"], None, {**self.last, "note": text})

@@ -137,7 +137,7 @@ class Objective:
 
         That is, what memories name in their attribute ``kept``.
         """
-        known = {rows.start: self._memory[rows.start] for rows in self._blocks if rows.start in self._memory}
+        known = {block.start: self._memory[block.start] for block in self._blocks if block.start in self._memory}
         return {
             f"{start}/{name}": getattr(memory, name)
             for start, memory in known.items()
@@ -234,12 +234,12 @@ def _evaluation(terms: _Terms, Z: Array, slack: float) -> BlockFunction:
 def _joined(blocks: Sequence[slice], least_rows: int) -> list[slice]:
     """The same rows in fewer blocks: neighbours are joined until they have `least_rows`."""
     joined: list[slice] = []
-    for rows in blocks:
+    for block in blocks:
         last = joined[-1] if joined else None
-        if last is not None and last.stop == rows.start and last.stop - last.start < least_rows:
-            joined[-1] = slice(last.start, rows.stop)
+        if last is not None and last.stop == block.start and last.stop - last.start < least_rows:
+            joined[-1] = slice(last.start, block.stop)
         else:
-            joined.append(rows)
+            joined.append(block)
     return joined
 
 

@@ -19,7 +19,7 @@ Vote = Literal["nearest", "soft"]
 
 _N_FOLDS = 5
 _ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
-_HOPELESS = 2.0  # standard errors by which a setting may trail the best before its other folds are left out
+_HOPELESS = 2.0  # standard errors by which a setting may trail before its other folds, or weaker priors, are left out
 _LEAST_LOG = np.log(1e-12)  # of a probability: a class may have no prototypes
 _TEMPERATURES = (1e-3, 1e2)  # factors of the scores: log-odds are multiplied by a temperature here, not divided
 
@@ -194,7 +194,8 @@ def mean_and_standard_error(values: Array, points: HeldOut) -> tuple[float, floa
 def is_better(losses: Array, others: Array, points: HeldOut, by: float = 1.0) -> bool:
     """Whether losses are below others of the same points by more than `by` standard errors of the difference.
 
-    The one place where it is asked whether a difference is noise.
+    The one place where it is asked, during a fit, whether a difference is more than noise. `by` is 1 but for settings
+    that are given up early (`is_hopeless`).
     """
     mean, error = mean_and_standard_error(others - losses, points)
     return mean > by * error
@@ -244,7 +245,7 @@ def settings_between(default: Setting, other: Setting) -> list[Setting]:
 
 
 def best_result(results: Sequence[HeldOutResult], default: Setting, vote: Vote, label_noise: float) -> HeldOutResult:
-    """The setting of least held-out loss; the default, where that is not better by more than noise."""
+    """The setting of least held-out loss; the default, unless that `is_better` than it."""
     complete = [result for result in results if result.n_folds == max(other.n_folds for other in results)]
     losses = [result.losses(vote, label_noise) for result in complete]
     points = complete[0].points()
@@ -261,7 +262,7 @@ def is_hopeless(one: HeldOutResult, other: HeldOutResult, vote: Vote, label_nois
 
 
 def better_vote(result: HeldOutResult, label_noise: float) -> Vote:
-    """The soft vote, which is what was learned, unless the nearest prototype's is better by more than noise."""
+    """The soft vote, which is what was learned, unless that of the nearest prototype `is_better`."""
     votes: tuple[Vote, Vote] = ("soft", "nearest")
     soft, nearest = (result.losses(vote, label_noise) for vote in votes)
     return "nearest" if is_better(nearest, soft, result.points()) else "soft"

@@ -1,4 +1,4 @@
-"""Where a descent is: all that it needs to go on, bit for bit, as if it had not been broken off."""
+"""Where a descent is: all that it needs to go on, bit for bit, as if it had not been interrupted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Optimisers on one form: ``evaluate(u)`` gives an `Evaluation`, a callback sees every iterate.
 
 u, (m, p), is what is optimised: a row of parameters per prototype, in units of the data (see `objective.Scale`).
-Each optimiser gives its whole state as arrays, so that a descent that was broken off goes on bit for bit as if it had
+Each optimiser gives its whole state as arrays, so that a descent that was interrupted goes on bit for bit as if it had
 not been.
 """
 

@@ -62,7 +62,7 @@ def minimize(
         ``callback(iteration, u, evaluation)`` is called at the start and after each iteration; a true answer
         stops the descent there.
     state : DescentState or None
-        Of a descent that was broken off: goes on from there.
+        Of a descent that was interrupted: goes on from there.
     keep : callable or None
         Called after each iteration with a function that returns the state.
     """
