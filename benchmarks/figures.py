@@ -70,11 +70,11 @@ def never_worse() -> str:
     return of_small_sets()
 
 
-def paper_runs() -> dict[tuple[str, str, float | None], list[dict[str, Any]]]:
-    """Runs of docs/results by data, method and size, on the usual splits."""
+def paper_runs(variant: str = "") -> dict[tuple[str, str, float | None], list[dict[str, Any]]]:
+    """Runs of docs/results by data, method and size, on the usual splits or on those of a variant."""
     found: dict[tuple[str, str, float | None], list[dict[str, Any]]] = {}
     for run in records(PAPER / "records.jsonl"):
-        if "test_error" in run and not run.get("variant"):
+        if "test_error" in run and run.get("variant", "") == variant:
             found.setdefault((run["data"], run["method"], run["ratio"]), []).append(run)
     return found
 
@@ -93,23 +93,44 @@ def all_sets() -> str:
 
 def auto() -> str:
     """What `metric="auto"` chose and what it cost, at the smallest size of each data set."""
-    plan, runs = json.loads((PAPER / "plan.json").read_text())["data"], paper_runs()
+    plan, plain = json.loads((PAPER / "plan.json").read_text())["data"], paper_runs()
+    studies = [(about["title"], plain, data) for data, about in plan.items()]
+    studies.append(("Scene-15, all 128 numbers of SIFT", paper_runs("128 dimensions"), "scene15"))
+    studies.append(("ETH-80, objects never seen", paper_runs("by object"), "eth80"))
     rows = []
-    for data, about in plan.items():
-        size = min(about["ratios"])
+    for title, runs, data in studies:
+        size = min(plan[data]["ratios"])
         own = [run for key in ("SCC", "SHC") for run in runs.get((data, key, size), [])]
         if len(own) < 2:
             continue
-        metrics = Counter(run["chosen"]["metric"] for run in own)
         linear = [run for key in ("tangent space + LR", "roots + LR") for run in runs.get((data, key, None), [])]
         cpu = f"{np.mean([run['train_cpu_seconds'] for run in own]):.0f}"
-        sizes = sorted({run["n_prototypes"] for run in own})
-        kept = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-        chose = ", ".join(f"{name} {count} of {len(own)}" for name, count in metrics.most_common())
+        chosen = what_was_chosen([run["chosen"]["metric"] for run in own], [run["n_prototypes"] for run in own])
         errors = (own, linear, runs.get((data, "full", None), []))
-        rows.append([about["title"], chose, kept, cpu, *map(paper_errors, errors)])
+        rows.append([title, *chosen, cpu, *map(paper_errors, errors)])
     titles = ["data", "chosen", "prototypes", "CPU s", "ours", "logistic regression", "full 1-NN"]
-    return table(titles, rows, 2)
+    return table(titles, [*rows, *auto_of_eeg()], 2)
+
+
+def auto_of_eeg() -> list[list[str]]:
+    """The same of signals.jsonl; its errors are means over subjects, and processor time was not measured."""
+    from signals import by_subject
+
+    rows = []
+    for part, title in (("within", "PhysioNet EEG, the same subject"), ("across", "PhysioNet EEG, new subjects")):
+        runs = [run for run in records(BENCHMARKS / "signals.jsonl") if run["part"] == part]
+        own = [run for run in runs if run["method"] == "SCC"]
+        of_methods = [[run for run in runs if run["method"] == method] for method in ("SCC", "TS+LR", "1-NN")]
+        errors = [f"{100 - 100 * np.mean(list(by_subject(lines).values())):.1f}" for lines in of_methods]
+        chosen = what_was_chosen([run["metric"] for run in own], [run["n_prototypes"] for run in own])
+        rows.append([title, *chosen, "", *errors])
+    return rows
+
+
+def what_was_chosen(metrics: list[str], sizes: list[int]) -> tuple[str, str]:
+    """How often each metric was chosen, and the range of sizes."""
+    counts = ", ".join(f"{name} {count} of {len(metrics)}" for name, count in Counter(metrics).most_common())
+    return counts, f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
 
 
 def same_size() -> str:
