@@ -64,10 +64,10 @@ def test_verdict(tmp_path, full, ours, not_worse, within):
     verdict = judge(cases_of(results)["things"], results.planned)
     assert (verdict.not_worse, verdict.within, verdict.held) == (not_worse, within, not_worse and within)
     assert verdict.sentence() == (
-        f"Held in {int(not_worse and within)} of 1 cell (1 of the plan's 2 cells are here). A cell is one data set at "
-        "one size of the model; it is held where SCC is not significantly worse than the full training set "
-        f"({int(not_worse)} of 1) and within 0.5 points of its error, 1 point where that is above 10 % "
-        f"({int(within)} of 1)."
+        f"{int(not_worse and within)} of 1 cell is held. A cell, one data set at one size of our model, is held where "
+        f"SCC is not significantly worse than the full training set ({int(not_worse)} of 1) and makes at most half a "
+        f"point more errors, or one point where the full set makes more than 10 % ({int(within)} of 1). "
+        "1 of the plan's 2 cells has not been run."
     )
 
 
@@ -75,7 +75,7 @@ def test_a_single_split_is_not_called_good(tmp_path):
     results = read(tmp_path, [run("full", 0, 0.03), run("SCC", 0, 0.01, 0.02)])
     verdict = judge(cases_of(results)["things"], results.planned)
     assert (verdict.not_worse, verdict.within, verdict.held) == (0, 1, 0)
-    assert "1 could not be judged: too few splits, or too unlike" in verdict.sentence()
+    assert "1 cannot be judged: too few splits, or splits that differ too much" in verdict.sentence()
 
 
 @pytest.mark.parametrize("n", [2, 3])

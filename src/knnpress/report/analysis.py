@@ -171,17 +171,19 @@ class Verdict:
         """The verdict in a line."""
         if not self.cells:
             return "There is no cell yet that holds both ours and the full training set."
-        n = len(self.cells)
+        n, one = len(self.cells), len(self.cells) == 1
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
-        missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
-        untested = sum(cell.comparison.worse is None for cell in self.cells)
-        missing += f" ({untested} could not be judged: too few splits, or too unlike)" if untested else ""
-        return (
-            f"Held in {self.held} of {n} cell{'s' * (n > 1)}{missing}. A cell is one data set at one size of the "
-            f"model; it is held where {' or '.join(names)} is not significantly worse than the full training set "
-            f"({self.not_worse} of {n}) and within 0.5 points of its error, 1 point where that is above 10 % "
-            f"({self.within} of {n})."
+        said = (
+            f"{self.held} of {n} cell{' is' if one else 's are'} held. A cell, one data set at one size of our model, "
+            f"is held where {' or '.join(names)} is not significantly worse than the full training set "
+            f"({self.not_worse} of {n}) and makes at most half a point more errors, or one point where the full set "
+            f"makes more than 10 % ({self.within} of {n})."
         )
+        if untested := sum(cell.comparison.worse is None for cell in self.cells):
+            said += f" {untested} cannot be judged: too few splits, or splits that differ too much."
+        if missing := self.planned - n:
+            said += f" {missing} of the plan's {self.planned} cells {'has' if missing == 1 else 'have'} not been run."
+        return said
 
 
 def margin(full: Summary) -> float:

@@ -112,8 +112,8 @@ def sentences(plain: list[Case]) -> list[str]:
             quick += not any(_at_most(_seconds(cell.case, one), _seconds(cell.case, ours)) for one in ahead)
         n = len(judged)
         said.append(
-            f"In {small} of {n} cells (a cell is one data set at one size of our model) no method that keeps as few "
-            f"points, or none, errs significantly less than ours, and in {quick} of {n} none that answers as fast."
+            f"In {small} of {n} cells (data sets at one size of our model), no other method that keeps as few training "
+            f"points, or none, errs significantly less than ours; in {quick} of {n}, none that answers as fast does."
         )
     shares = [share for cell in cells if (share := cell.case.share(str(cell.case.ours), cell.ratio))]
     factors = []
