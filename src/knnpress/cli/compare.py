@@ -43,6 +43,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compare candidates; print a table, a recommendation and the command that follows it."""
+    from knnpress.cli.pictures import named
     from knnpress.comparison import compare
     from knnpress.files import check_output
 
@@ -50,16 +51,19 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{args.output} should end in .html")
     check_output(args.output)
     X, y, settings = _read(args)
-    found = compare(
-        X,
-        y,
-        minutes=args.minutes,
-        refit=False,
-        random_state=args.seed,
-        n_jobs=args.jobs,
-        verbose=int(args.shown),
-        **settings,
-    )
+    try:
+        found = compare(
+            X,
+            y,
+            minutes=args.minutes,
+            refit=False,
+            random_state=args.seed,
+            n_jobs=args.jobs,
+            verbose=int(args.shown),
+            **settings,
+        )
+    except ValueError as error:
+        raise named(error, X) from error
     command = found.command(args.input, more=_options(args))
     left = {"", "descriptor", "metric", "model"}
     header = found.header()
