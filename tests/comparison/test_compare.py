@@ -197,6 +197,7 @@ def test_it_is_readable(found):
     assert "full 1-NN" in text
     assert "class means" in text
     assert max(map(len, text.splitlines()[: len(result.table_) + 1])) <= 120
+    assert all(re.search(r" [12]/2( far behind| out of time)?$", line) for line in text.splitlines()[1:3])
     page = result._repr_html_()
     assert page.count("<tr") == len(result.table_) + 1
     assert "<script" not in page
@@ -430,6 +431,9 @@ def test_a_folder_is_compared_and_the_recommended_command_runs(quick, photos, tm
     assert shlex.join(["knnpress", *command]) in text
     assert "<script" not in text
     assert not re.search(r"(?:src|href)=", text)
+    assert 'class="scroll knnpress-comparison" tabindex="0" role="group" aria-label="' in text
+    assert not re.search(r"<h1>[^<]* %", text), "a percent sign would stand alone at the start of a line"
+    assert re.search(r"pre \{[^}]*white-space: pre-wrap", text), "a phone would show half of the command"
 
 
 def test_bad_images_are_one_sentence_that_names_the_cure(quick, photos, tmp_path, capsys):

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.comparison.page import make_page, make_table
-from knnpress.comparison.trials import FAR_BEHIND, Points, Trial, Trials, clearly_worse, error_of
+from knnpress.comparison.trials import FAR_BEHIND, NO_TIME, Points, Trial, Trials, clearly_worse, error_of
 from knnpress.files import check_output, replacing
 from knnpress.typing import Labels
 
+_NOTES = {NO_TIME: "out of time"}
 _METHODS = {"learned": "learned", "full": "full 1-NN", "means": "class means"}
 
 
@@ -77,7 +78,7 @@ class Comparison:
         images = self.recommended_["descriptor"] is not None
         first = ["descriptor"] if images else []
         last = ["describe s"] if images else []
-        return ["", *first, "metric", "model", "prototypes", "kB", "error %", "95 %", "µs/query", *last, "learn s", ""]
+        return ["", *first, "metric", "model", "prototypes", "kB", "error %", "95 %", "µs/query", *last, "learn s", "folds"]
 
     def rows(self) -> list[list[str]]:
         """The table as it is shown."""
@@ -99,7 +100,7 @@ class Comparison:
                     _short(row["microseconds_per_query"]),
                     *last,
                     _short(row["seconds_to_learn"]),
-                    "" if not row["note"] else f"{row['note']}, {row['n_folds']}/{self._n_folds} folds",
+                    f"{row['n_folds']}/{self._n_folds} {_NOTES.get(row['note'], row['note'])}".rstrip(),
                 ]
             )
         return shown

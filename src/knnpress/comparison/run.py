@@ -15,7 +15,7 @@ from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
 from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import Comparison, recommend, table_of
-from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
+from knnpress.comparison.trials import FAR_BEHIND, NO_TIME, Clock, Points, Trials, hopeless
 from knnpress.descriptors.images import are_gray, as_picture, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
@@ -233,7 +233,7 @@ def _screen(
         names = GRAY if are_gray(images) else COLOUR
     for name in sorted(names, key=COLOUR.index):
         if trials.tried and not trials.clock.has(share=_SCREENING):
-            trials.left_out.append((name, "no time was left"))
+            trials.left_out.append((name, NO_TIME))
             continue
         try:
             # Dear ones take long even to probe: only when it is their turn
@@ -361,7 +361,7 @@ def _go_through_folds(trials: Trials, views: dict[str | None, Points]) -> None:
             if views[trial.candidate.descriptor].X is None or (hopeless(trial, best, trials) and not beside):
                 trial.stopped = FAR_BEHIND
             elif not trials.clock.has(trial.learning[-1]):
-                trial.stopped = "no time was left"
+                trial.stopped = NO_TIME
             else:
                 trials.go_on(trial, views[trial.candidate.descriptor], number)
 

@@ -173,15 +173,23 @@ class Verdict:
             return "There is no cell yet that holds both ours and the full training set."
         n = len(self.cells)
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
-        missing = f" ({n} of the plan's {self.planned} cells are here)" if n < self.planned else ""
-        untested = sum(cell.comparison.worse is None for cell in self.cells)
-        missing += f" ({untested} could not be judged: too few splits, or too unlike)" if untested else ""
-        return (
-            f"Held in {self.held} of {n} cell{'s' * (n > 1)}{missing}. A cell is one data set at one size of the "
-            f"model; it is held where {' or '.join(names)} is not significantly worse than the full training set "
-            f"({self.not_worse} of {n}) and within 0.5 points of its error, 1 point where that is above 10 % "
-            f"({self.within} of {n})."
-        )
+        judged = sum(cell.comparison.worse is not None for cell in self.cells)
+        cell = "A cell is one data set at one size of the model"
+        if judged == 0:
+            said = f"Too few splits, or splits that differ too much, to judge any of {n} cell{'s' * (n > 1)}. {cell}."
+        else:
+            said = (
+                f"As good as the full training set in {self.held} of {'the ' * (judged < n)}{judged} "
+                f"cell{'s' * (judged > 1)}{' that can be judged' * (judged < n)}. {cell}. As good means that "
+                f"{' or '.join(names)} is not significantly worse than the full training set ({self.not_worse} of "
+                f"{judged}), and within 0.5 points of its error, or 1 point where that is above 10 % ({self.within} "
+                f"of {n})."
+            )
+            if judged < n:
+                verb = "has" if n - judged == 1 else "have"
+                said += f" The other {n - judged} {verb} too few splits, or splits that differ too much."
+        run = f"{n} {'have' if n > 1 else 'has'} been run"
+        return f"{said} The plan has {self.planned} cells, of which {run}." if n < self.planned else said
 
 
 def margin(full: Summary) -> float:
