@@ -687,3 +687,16 @@ def test_iterations_of_transport_that_could_not_end_are_refused(name, value):
     ):
         with pytest.raises(ValueError, match=rf"^{name} is {value!r}; give "):
             geometry.pairwise(X)
+
+
+@pytest.mark.parametrize(
+    ("shape", "advice"),
+    [
+        ((5, 9), r"Where each row is a flattened 3 x 3 matrix, give X\.reshape\(-1, 3, 3\)"),
+        ((5, 13), "Vectors are for SNC, and histograms for SHC"),
+        ((5, 5), r"Reshape your data, e\.g\. X\[None\] for a single point"),
+    ],
+)
+def test_points_that_are_no_matrices_get_advice(rng, shape, advice):
+    with pytest.raises(ValueError, match=rf"X has shape \({shape[0]}, {shape[1]}\); expected .* {advice}$"):
+        kp.SCC().fit(rng.random(shape), np.arange(5) % 2)

@@ -331,11 +331,14 @@ def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
     return array
 
 
-def as_shaped_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
-    """X as a float64 C-array of `ndim` dimensions with no empty axis."""
+def as_shaped_array(
+    X: ArrayLike, ndim: int, name: str, shape: str, advise: Callable[[tuple[int, ...]], str] | None = None
+) -> Array:
+    """X as a float64 C-array of `ndim` dimensions with no empty axis; `advise` may know what to do with its shape."""
     array = as_float_array(X, name)
     if array.ndim != ndim:
         hint = f"Reshape your data, e.g. {name}[None] for a single point" if array.ndim == ndim - 1 else "Reshape it"
+        hint = (advise and advise(array.shape)) or hint
         raise ValueError(f"{name} has shape {array.shape}; expected {shape}. {hint}")
     for axis, what in enumerate(("sample(s)", "feature(s)")):
         if array.shape[axis] == 0:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -65,7 +66,7 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
             f"real part, {name}.real, or the real form of twice the size, np.block([[{name}.real, -{name}.imag], "
             f"[{name}.imag, {name}.real]]), which keeps all of it"
         )
-    array = as_shaped_array(X, 3, name, "(n_matrices, d, d)")
+    array = as_shaped_array(X, 3, name, "(n_matrices, d, d)", partial(_advice, name))
     square = array.shape[1] == array.shape[2]
     blocks = row_blocks(len(array), 8 * array[0].size)
     if square and all(map_blocks(lambda rows: _is_sound(array[rows]), blocks, n_jobs)):
@@ -74,6 +75,16 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
     if not square:
         raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
     return _mend_or_refuse(array, name, blocks, n_jobs)
+
+
+def _advice(name: str, shape: tuple[int, ...]) -> str:
+    """What to do with an array that holds no matrices; nothing where it may be a single one."""
+    if len(shape) != 2 or shape[0] == shape[1]:
+        return ""
+    d = math.isqrt(shape[1])
+    if d > 1 and d * d == shape[1]:
+        return f"Where each row is a flattened {d} x {d} matrix, give {name}.reshape(-1, {d}, {d})"
+    return "Vectors are for SNC, and histograms for SHC"
 
 
 def _is_sound(X: Array) -> bool:
