@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("input", type=Path, metavar="FOLDER|POINTS")
     parser.add_argument("-o", "--output", type=Path, metavar="PAGE.html", help="write a page, too")
     parser.add_argument(
-        "--minutes", type=minutes, default=5.0, metavar="M", help="begin nothing new after that (default: 5)"
+        "--minutes", type=minutes, default=5.0, metavar="M", help="nothing new is begun after so many (default: 5)"
     )
     parser.add_argument(
         "--descriptors", nargs="+", metavar="NAME", help="which to try on images (default: all that suit them)"
