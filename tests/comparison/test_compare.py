@@ -234,6 +234,17 @@ def test_a_model_that_saw_few_folds_is_not_recommended():
     assert recommend(trials) is short
 
 
+def test_the_quick_that_see_more_folds_do_not_rule_out_what_learns():
+    trials = trials_of([errors(90, 9), errors(90, 0)], [100.0, 1.0])
+    full, learned = trials.tried
+    full.candidate = replace(full.candidate, method="full")
+    parts, learned.wrong[0] = np.split(full.wrong[0], 3), learned.wrong[0][:30]
+    rows = np.split(np.arange(90), 3)
+    trials.folds = [(np.setdiff1d(np.arange(90), out), out) for out in rows]
+    full.wrong = dict(enumerate(parts))
+    assert recommend(trials) is learned
+
+
 def test_errors_of_the_table_are_those_of_scikit_learn(quick, rng):
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.neighbors import KNeighborsClassifier

@@ -406,4 +406,6 @@ def test_the_page_explains_its_short_names(page):
         assert f"Learned by {said}." in page.text
         assert page.text.index(said) < page.text.index("As good means that SCC or SHC")
     assert "δ" not in page.text
-    assert page.text.index("a cell is one data set at one size") < page.text.index("As good as the full training set in")
+    assert page.text.index("a cell is one data set at one size") < page.text.index(
+        "As good as the full training set in"
+    )

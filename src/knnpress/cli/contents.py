@@ -90,7 +90,15 @@ def _print_channels(classifier: Any, points: Array | None, path: Path | None, us
         for k in shown
     ]
     print()
-    print_table(["feature" if usual else "channel", "share", "in decisions about " + ("prototypes" if path is None else str(path))], rows, (1,))
+    print_table(
+        [
+            "feature" if usual else "channel",
+            "share",
+            "in decisions about " + ("prototypes" if path is None else str(path)),
+        ],
+        rows,
+        (1,),
+    )
     if len(shown) < len(names):
         print(f"the {len(shown)} of {len(names)} channels with most to do with them")
 

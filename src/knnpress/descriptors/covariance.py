@@ -142,7 +142,9 @@ class RegionCovariance(TransformerMixin, BaseEstimator):
         )
         if self.shrinkage == 0:
             raise InvalidPointError(f"{what}; shrink it, e.g. RegionCovariance(shrinkage=1e-4)")
-        warnings.warn(f"{what}; shrinkage={self.shrinkage:g} made it positive definite, and nothing need be done", stacklevel=3)
+        warnings.warn(
+            f"{what}; shrinkage={self.shrinkage:g} made it positive definite, and nothing need be done", stacklevel=3
+        )
 
 
 def singular_rows(C: Array) -> Indices:

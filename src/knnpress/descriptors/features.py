@@ -228,9 +228,7 @@ _OF_DEPTH = [
 _I = _derivative_names("I")
 
 FEATURES: dict[str, FeatureSet] = {
-    "color-texture": FeatureSet(
-        color_texture, names=("x", "y", *"RGB", *_sizes(_I), "gradient", *_I[:4], *_COARSE)
-    ),
+    "color-texture": FeatureSet(color_texture, names=("x", "y", *"RGB", *_sizes(_I), "gradient", *_I[:4], *_COARSE)),
     "color-derivatives": FeatureSet(color_derivatives, names=("x", "y", *_OF_COLOURS, "gradient")),
     "gradient": FeatureSet(gradient, names=("I", *_I, *_sizes(_I), "gradient")),
     "gabor": FeatureSet(gabor, names=tuple(_gabor_names(8))),

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from knnpress.arrays import as_float_array
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -356,6 +356,6 @@ def check_finite(array: Array, name: str) -> None:
         row = int(np.flatnonzero(bad)[0])
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array[row]))[0])
         raise InvalidPointError(
-            f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), as do {bad.sum()} of "
-            f"{len(array)} points; remove them or fill the gaps"
+            f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), "
+            f"{how_many(bad.sum(), len(array), 'points', 'do')}; remove them or fill the gaps"
         )

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
-from knnpress.exceptions import InvalidPointError, warn_user
+from knnpress.exceptions import InvalidPointError, how_many, warn_user
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.base import (
     EmbeddedGeometry,
@@ -106,8 +106,8 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
     if (gap > _SYMMETRY).any():
         row = int(np.flatnonzero(gap > _SYMMETRY)[0])
         raise InvalidPointError(
-            f"{name}[{row}] is not symmetric (asymmetry {gap[row]:.1e} of its largest entry), as are "
-            f"{(gap > _SYMMETRY).sum()} of {len(gap)} matrices; if that is rounding, use "
+            f"{name}[{row}] is not symmetric (asymmetry {gap[row]:.1e} of its largest entry), "
+            f"{how_many((gap > _SYMMETRY).sum(), len(gap), 'matrices')}; if that is rounding, use "
             f"({name} + {name}.transpose(0, 2, 1)) / 2"
         )
     if gap.any():
@@ -119,9 +119,9 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
         row = int(np.flatnonzero(bad)[0])
         smallest = float(np.linalg.eigvalsh(array[row])[0])
         raise InvalidPointError(
-            f"{name}[{row}] is not positive definite (smallest eigenvalue {smallest:.1e}), as are {bad.sum()} of "
-            f"{len(bad)} matrices; shrink them, e.g. (1 - s) * {name} + s * trace / d * identity with s = 1e-6, or "
-            f"drop features that are constant or combinations of others"
+            f"{name}[{row}] is not positive definite (smallest eigenvalue {smallest:.1e}), "
+            f"{how_many(bad.sum(), len(bad), 'matrices')}; shrink them, e.g. (1 - s) * {name} + s * trace / d * "
+            "identity with s = 1e-6, or drop features that are constant or combinations of others"
         )
     return array
 
@@ -134,8 +134,8 @@ def _check_range(array: Array, name: str) -> None:
         row, k = (int(index) for index in np.argwhere(far)[0])
         count = int(far.any(axis=1).sum())
         raise InvalidPointError(
-            f"{name}[{row}] has a variance of {diagonal[row, k]:.1e}, as do {count} of {len(array)} matrices; scale "
-            f"all matrices, or that feature, until variances are from {_RANGE[0]:g} to {_RANGE[1]:g}"
+            f"{name}[{row}] has a variance of {diagonal[row, k]:.1e}, {how_many(count, len(array), 'matrices', 'do')}; "
+            f"scale all matrices, or that feature, until variances are from {_RANGE[0]:g} to {_RANGE[1]:g}"
         )
 
 
