@@ -99,7 +99,7 @@ def test_equality_sees_points_weights_and_cuts():
     [
         ([[0.0], [1.0], [np.nan]], [0, 1, 3], None, "point 1 of cloud 1 contains NaN or infinity"),
         ([[0.0], [1e200], [0.0]], [0, 1, 3], None, "point 0 of cloud 1 has an entry of size 1.0e"),
-        ([[0.0], [1.0], [2.0]], [0, 1, 1, 3], None, "cloud 1 is empty, as are 1 of 3 clouds; remove them"),
+        ([[0.0], [1.0], [2.0]], [0, 1, 1, 3], None, "cloud 1 is empty, the only one of 3 clouds; remove them"),
         ([[0.0], [1.0], [2.0]], [0, 2, 1, 3], None, "offsets does not ascend: cloud 1 begins at 2 and ends at 1"),
         ([[0.0], [1.0], [2.0]], [0, 2], None, "offsets goes from 0 to 2; .* number of points, 3"),
         ([[0.0], [1.0], [2.0]], [0.0, 3.0], None, "dtype float64; give n . 1 whole numbers"),

@@ -13,6 +13,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from cases import one_at_a_time
@@ -788,3 +789,11 @@ def test_a_file_cut_off_anywhere_is_refused(files, path):
         path.write_bytes(content[:size])
         with pytest.raises(ModelFileError):
             kp.load(path)
+
+
+@pytest.mark.parametrize("dump", [pickle.dump, joblib.dump])
+def test_a_pickle_is_recognised(dump, tmp_path):
+    with open(tmp_path / "model.pkl", "wb") as file:
+        dump(kp.SNC(), file)
+    with pytest.raises(ModelFileError, match=r"from joblib\.dump or the like; joblib\.load reads it, if you trust it"):
+        kp.load(tmp_path / "model.pkl")

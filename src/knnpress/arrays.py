@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.typing import Array, ArrayLike
 
 
@@ -41,7 +41,7 @@ def _refuse_masked(X: Any, name: str) -> None:
     where = [int(k) for k in np.argwhere(mask[rows[0]])[0]]
     at = f" at {where}" if where else ""
     raise InvalidPointError(
-        f"{name}[{rows[0]}] is masked{at}, as are {len(rows)} of {len(mask)} points; remove them or fill the gaps"
+        f"{name}[{rows[0]}] is masked{at}, {how_many(len(rows), len(mask), 'points')}; remove them or fill the gaps"
     )
 
 

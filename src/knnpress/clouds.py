@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knnpress.arrays import as_float_array
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.files import read_npz, replacing
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -152,8 +152,8 @@ class Clouds:
         empty = np.flatnonzero(np.diff(offsets) == 0)
         if len(empty):
             raise InvalidPointError(
-                f"row {empty[0]} of the matrix is all zero, as are {len(empty)} of {csr.shape[0]} rows, e.g. documents "
-                "without a known word; remove them"
+                f"row {empty[0]} of the matrix is all zero, {how_many(len(empty), csr.shape[0], 'rows')}, e.g. "
+                "documents without a known word; remove them"
             )
         if csr.shape[0] == 0:
             raise ValueError("the matrix has no rows; give at least one")
@@ -339,8 +339,8 @@ def _as_offsets(offsets: ArrayLike, n_points: int) -> Indices:
         )
     if (sizes == 0).any():
         raise InvalidPointError(
-            f"cloud {int(np.flatnonzero(sizes == 0)[0])} is empty, as are {(sizes == 0).sum()} of {len(sizes)} clouds; "
-            "remove them"
+            f"cloud {int(np.flatnonzero(sizes == 0)[0])} is empty, "
+            f"{how_many((sizes == 0).sum(), len(sizes), 'clouds')}; remove them"
         )
     return array
 
@@ -358,8 +358,8 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
         row = int(np.flatnonzero(bad)[0])
         cloud = int(np.searchsorted(offsets, row, "right")) - 1
         raise InvalidPointError(
-            f"the weight of point {row - offsets[cloud]} of cloud {cloud} is {array[row]}, as are {bad.sum()} of "
-            f"{len(array)} weights that are not positive; remove these points"
+            f"the weight of point {row - offsets[cloud]} of cloud {cloud} is {array[row]}, "
+            f"{how_many(bad.sum(), len(array), 'weights')} that are not positive; remove these points"
         )
     largest = np.maximum.reduceat(array, offsets[:-1])
     scaled = array / np.repeat(largest, sizes)  # first by the largest: sums may overflow

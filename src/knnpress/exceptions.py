@@ -20,6 +20,12 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+def how_many(count: int, total: int, what: str = "", verb: str = "are") -> str:
+    """How many are bad, after one was named: "as are 2 of 9 matrices", or "the only one of 9 matrices"."""
+    said = f"as {verb} {count} of" if count > 1 else "the only one of"
+    return f"{said} {total} {what}".rstrip()
+
+
 class InvalidPointError(ValueError):
     """A data point lies outside its geometry, e.g. a matrix that is not positive definite.
 

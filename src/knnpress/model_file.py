@@ -32,6 +32,7 @@ from knnpress.geometries.base import CloudGeometry
 from knnpress.typing import Array
 
 _FORMAT, _VERSION = "knnpress-model", 1
+_DUMPS = {bytes([0x80, version]) for version in range(2, 6)}  # how they begin
 _HOMES = ("knnpress", "knnpress.geometries", "knnpress.compression", "knnpress.descriptors")
 _NOT_KEPT = ("callback", "checkpoint", "memory")  # they belong to one run on one machine
 _NUMBERS = {"bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
@@ -116,6 +117,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise
     except Exception as error:  # whatever fails in here, it is the file that made it fail
         what = str(error) if isinstance(error, (ValueError, SafetensorError)) else f"{type(error).__name__}: {error}"
+        with path.open("rb") as file:
+            if file.read(2) in _DUMPS:
+                what = "it seems to be from joblib.dump or the like; joblib.load reads it, if you trust it"
         raise ModelFileError(f"{path} is not a sound model: {what}; take a fresh copy, or save it again") from error
 
 

@@ -491,6 +491,8 @@ def test_inspect_shows_what_is_there(model, knnpress_main):
     assert float(said["gamma_"]) == pytest.approx(classifier.gamma_, rel=1e-4)
     assert int(said["n_iter_"]) == classifier.n_iter_
     assert {name: said[name] for name in CLASSES} == dict.fromkeys(CLASSES, "2")
+    assert re.search(r"^feature +share", out, re.MULTILINE)
+    assert re.search(r"^gradient, scale 4 +-?\d+\.\d%", out, re.MULTILINE)
     table = out[out.index("chosen  held-out error") :].splitlines()[1:]
     assert len(table) == len(classifier.selection_) > 1
     assert [line.startswith("*") for line in table] == [one["chosen"] for one in classifier.selection_]
@@ -609,7 +611,7 @@ def test_opacity_and_sixteen_bits(photos, model, tmp_path, knnpress_main):
     assert {status for status, _, _ in results.values()} == {0}
     assert answers["opaque"] == answers["plain"]
     assert answers["sixteen"] == answers["gray"]
-    assert f"singular ({tmp_path / 'sixteen.png'}): constant images or features, equal colours" in results["sixteen"][2]
+    assert f"singular ({tmp_path / 'sixteen.png'}): gray images among coloured ones, constant" in results["sixteen"][2]
 
 
 def test_empty_folders_and_single_classes_and_missing_things(photos, model, tmp_path, knnpress_main):

@@ -3,6 +3,7 @@
 import inspect
 import re
 import shlex
+import shutil
 import time
 from contextlib import contextmanager
 from copy import copy
@@ -196,6 +197,7 @@ def test_it_is_readable(found):
     assert "full 1-NN" in text
     assert "class means" in text
     assert max(map(len, text.splitlines()[: len(result.table_) + 1])) <= 120
+    assert all(re.search(r" [12]/2( far behind| out of time)?$", line) for line in text.splitlines()[1:3])
     page = result._repr_html_()
     assert page.count("<tr") == len(result.table_) + 1
     assert "<script" not in page
@@ -230,6 +232,17 @@ def test_a_model_that_saw_few_folds_is_not_recommended():
     assert recommend(trials) is full
     del full.wrong[2]  # two folds against one: both are judged, by the first
     assert recommend(trials) is short
+
+
+def test_the_quick_that_see_more_folds_do_not_rule_out_what_learns():
+    trials = trials_of([errors(90, 9), errors(90, 0)], [100.0, 1.0])
+    full, learned = trials.tried
+    full.candidate = replace(full.candidate, method="full")
+    parts, learned.wrong[0] = np.split(full.wrong[0], 3), learned.wrong[0][:30]
+    rows = np.split(np.arange(90), 3)
+    trials.folds = [(np.setdiff1d(np.arange(90), out), out) for out in rows]
+    full.wrong = dict(enumerate(parts))
+    assert recommend(trials) is learned
 
 
 def test_errors_of_the_table_are_those_of_scikit_learn(quick, rng):
@@ -300,6 +313,37 @@ def test_what_is_dear_even_to_probe_does_not_keep_the_cheap_from_being_tried(qui
     assert probed == ["grid-histogram", "bag-of-words"]
     assert {row["descriptor"] for row in result.table_} == {"grid-histogram"}
     assert ("gabor", "no time was left") in result.left_out_
+
+
+def test_an_image_that_one_descriptor_cannot_describe_leaves_that_descriptor_out(quick, rng):
+    images = list(rng.integers(0, 255, (20, 16, 16), np.uint8))
+    images[13] = np.full((16, 16), 99, np.uint8)  # no edges, but pixels like any other
+    names = ["grid-histogram", "shape-context"]
+    result = kp.compare(images, np.arange(20) % 2, descriptors=names, minutes=1, refit=False, n_splits=2, n_jobs=1)
+    assert {row["descriptor"] for row in result.table_} == {"grid-histogram"}
+    ((what, why),) = result.left_out_
+    assert what == "shape-context"
+    assert why.startswith("images[13] has no edges")
+
+
+@pytest.mark.parametrize("place", [5, 19])  # described in the course of the comparison, and by the probe before it
+def test_an_image_that_cannot_be_read_is_named_by_its_place(quick, rng, place):
+    images = list(rng.random((20, 16, 16)))
+    images[place] = np.full((16, 16), np.nan)
+    with pytest.raises(ValueError, match=rf"^images\[{place}\] contains NaN"):
+        kp.compare(images, np.arange(20) % 2, descriptors=["grid-histogram"], minutes=1, refit=False, n_jobs=1)
+
+
+def test_class_means_that_are_hopeless_are_not_tried_in_a_dearer_metric(quick, rng):
+    y = np.arange(120) % 2  # class 0 is at either end, class 1 at both: their means agree
+    X = np.where(y, 0.5, np.arange(120) // 2 % 2)[:, None] * np.eye(6)[0]
+    X += np.eye(6)[5] - X[:, :1] * np.eye(6)[5] + rng.random((120, 6)) / 50
+    cost = np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))
+    result = kp.compare(X, y, ground_cost=cost, minutes=1, n_splits=2, refit=False, n_jobs=1)
+    tried = {(row["metric"], row["method"]) for row in result.table_}
+    assert ("hellinger", "means") in tried
+    assert ("sinkhorn", "full") in tried
+    assert ("sinkhorn", "means") not in tried
 
 
 def test_a_sample_of_many_points_is_compared_and_all_are_learned_from(quick, rng):
@@ -398,6 +442,23 @@ def test_a_folder_is_compared_and_the_recommended_command_runs(quick, photos, tm
     assert shlex.join(["knnpress", *command]) in text
     assert "<script" not in text
     assert not re.search(r"(?:src|href)=", text)
+    assert 'class="scroll knnpress-comparison" tabindex="0" role="group" aria-label="' in text
+    assert not re.search(r"<h1>[^<]* %", text), "a percent sign would stand alone at the start of a line"
+    assert re.search(r"pre \{[^}]*white-space: pre-wrap", text), "a phone would show half of the command"
+
+
+def test_bad_images_are_one_sentence_that_names_the_cure(quick, photos, tmp_path, capsys):
+    folder = tmp_path / "photos"
+    shutil.copytree(photos, folder)
+    bad = next(folder.rglob("*.png")).parent / "a-broken.png"
+    bad.write_bytes(b"no image")
+    status, out, err = run(capsys, "compare", folder, "--descriptors", "gradient", "--jobs", 1)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"knnpress: {bad} cannot be read as an image")
+    assert err.endswith("; --skip-bad leaves such images out, and knnpress doctor names them all\n")
+    status, out, err = run(capsys, "compare", folder, "--descriptors", "gradient", "--jobs", 1, "--skip-bad")
+    assert status == 0
+    assert "--skip-bad" in recommended(out)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_every_set_is_listed():
 @pytest.mark.parametrize("name", SIZES)
 def test_sets_have_their_size_on_images_of_any_shape(rng, name, shape):
     planes = FEATURES[name].compute(picture_for(name, rng, shape))
+    assert len(FEATURES[name].names) == (0 if name == "sift" else len(planes))
     assert planes.shape == (SIZES[name], *shape)
     assert np.isfinite(planes).all()
 

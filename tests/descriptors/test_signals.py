@@ -57,7 +57,7 @@ def test_shrinking_estimates_survive_short_and_dependent_signals_and_tell_of_fla
 def test_the_flat_channel_is_named(rng, value):
     X = rng.normal(size=(4, 3, 50))
     X[2, 1] = value
-    with pytest.raises(InvalidPointError, match=r"X\[2\] is singular, as are 1 of 4: channel 1 is flat"):
+    with pytest.raises(InvalidPointError, match=r"X\[2\] is singular, the only one of 4: channel 1 is flat"):
         SignalCovariance("empirical").fit_transform(X)
     with pytest.raises(InvalidPointError, match=r"X\[2\] is singular.*channel 1 is flat"):
         SignalCovariance("empirical", delays=2).fit_transform(X)
@@ -318,7 +318,7 @@ def test_masked_signals_and_those_whose_squares_overflow_are_refused(rng, estima
         SignalCovariance(estimator).fit_transform(np.ma.array(X)), SignalCovariance(estimator).fit_transform(X)
     )
     X[1] *= 1e200
-    with pytest.raises(InvalidPointError, match=r"covariance of X\[1\] overflows, as do 1 of 4; scale"):
+    with pytest.raises(InvalidPointError, match=r"covariance of X\[1\] overflows, the only one of 4; scale"):
         SignalCovariance(estimator).fit_transform(X)
 
 

@@ -162,7 +162,10 @@ def test_balanced_weights_help_a_rare_class(rng):
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (np.where(np.arange(60) == 7, -1.0, 1.0), r"sample_weight\[7\] is -1\.0, as are 1 of 60 weights that are neg"),
+        (
+            np.where(np.arange(60) == 7, -1.0, 1.0),
+            r"sample_weight\[7\] is -1\.0, the only one of 60 weights that are neg",
+        ),
         (np.where(np.arange(60) > 57, np.nan, 1.0), r"sample_weight\[58\] is nan, as are 2 of 60"),
         (np.where(np.arange(60) == 3, np.inf, 1.0), r"sample_weight\[3\] is inf"),
         (np.zeros(60), "sample_weight is zero for all points; give some of them a weight"),

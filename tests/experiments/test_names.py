@@ -122,11 +122,25 @@ def test_a_folder_of_images_needs_no_plan(photos, tmp_path):
     assert study.source == str(photos.resolve())
     assert study.descriptor == ({"features": "color-texture", "kind": "RegionCovariance"},)
     assert study.methods == ("full", "Subsample", "Condensed", "SCC")
-    assert (study.n_splits, len(study.ratios)) == (5, 3)
+    assert (study.n_splits, study.ratios) == (5, (0.17, 0.34))  # 24 images, 12 to learn from: 2, 4 for 2 classes
     quick = replace(made, studies=(replace(study, n_splits=1, ratios=study.ratios[:1]),))  # a page runs it as it is
     run_plan(quick, tmp_path / "results")
     assert main(["report", str(tmp_path / "results"), "-o", str(tmp_path / "r.html")]) == 0
     assert "learned covariances instead of 12:" in (tmp_path / "r.html").read_text()
+
+
+def test_a_bad_image_stops_an_experiment_in_one_sentence(photos, tmp_path, capsys):
+    (next(photos.glob("*")) / "a.png").write_bytes(b"no image")
+    assert main(["experiment", str(photos), "-o", str(tmp_path / "results")]) == 2
+    assert capsys.readouterr().err.endswith(f"; knnpress doctor {photos} names all such images\n")
+
+
+def test_sizes_of_a_file_of_many_points_begin_at_two_percent(tmp_path):
+    data = kp.datasets.load_digits_covariances()
+    np.savez(tmp_path / "m.npz", X=data.X, y=data.y)
+    assert load_plan(tmp_path / "m.npz").studies[0].ratios == (0.02, 0.04, 0.08)
+    np.savez(tmp_path / "few.npz", X=data.X[:30], y=np.arange(30) % 20)
+    assert load_plan(tmp_path / "few.npz").studies[0].ratios == (0.5,)
 
 
 def test_a_file_of_points_needs_no_plan(tmp_path, rng):

@@ -63,5 +63,5 @@ def test_what_is_not_a_histogram_is_refused_with_the_cure():
         Hellinger().transform([[1.0, 1.0], [1.0, -1.0]])
     with pytest.raises(InvalidPointError, match=r"X\[0\] is all zero"):
         Hellinger().pairwise([[0.0, 0.0]])
-    with pytest.raises(InvalidPointError, match=r"V\[1\] is all zero, as are 1 of 2 vectors"):
+    with pytest.raises(InvalidPointError, match=r"V\[1\] is all zero, the only one of 2 vectors"):
         Hellinger().unembed([[1.0, 0.0], [0.0, 0.0]])

@@ -64,10 +64,10 @@ def test_verdict(tmp_path, full, ours, not_worse, within):
     verdict = judge(cases_of(results)["things"], results.planned)
     assert (verdict.not_worse, verdict.within, verdict.held) == (not_worse, within, not_worse and within)
     assert verdict.sentence() == (
-        f"{int(not_worse and within)} of 1 cell is held. A cell, one data set at one size of our model, is held where "
-        f"SCC is not significantly worse than the full training set ({int(not_worse)} of 1) and makes at most half a "
-        f"point more errors, or one point where the full set makes more than 10 % ({int(within)} of 1). "
-        "1 of the plan's 2 cells has not been run."
+        f"As good as the full training set in {int(not_worse and within)} of 1 cell. A cell is one data set at one "
+        "size of the model. As good means that SCC is not significantly worse than the full training set "
+        f"({int(not_worse)} of 1), and within 0.5 points of its error, or 1 point where that is above 10 % "
+        f"({int(within)} of 1). The plan has 2 cells, of which 1 has been run."
     )
 
 
@@ -75,7 +75,17 @@ def test_a_single_split_is_not_called_good(tmp_path):
     results = read(tmp_path, [run("full", 0, 0.03), run("SCC", 0, 0.01, 0.02)])
     verdict = judge(cases_of(results)["things"], results.planned)
     assert (verdict.not_worse, verdict.within, verdict.held) == (0, 1, 0)
-    assert "1 cannot be judged: too few splits, or splits that differ too much" in verdict.sentence()
+    said = "Too few splits, or splits that differ too much, to judge any of 1 cell. A cell is one data set at one size"
+    assert verdict.sentence().startswith(said)
+
+
+def test_cells_that_cannot_be_judged_do_not_count_against_ours(tmp_path):
+    lines = [run("full", split, error) for split, error in enumerate([0.03, 0.04, 0.03, 0.05])]
+    lines += [run("SCC", split, error, 0.02) for split, error in enumerate([0.02, 0.03, 0.03, 0.04])]
+    results = read(tmp_path, [*lines, run("SCC", 0, 0.01, 0.04)])
+    said = judge(cases_of(results)["things"], results.planned).sentence()
+    assert said.startswith("As good as the full training set in 1 of the 1 cell that can be judged.")
+    assert "(2 of 2). The other 1 has too few splits, or splits that differ too much." in said
 
 
 @pytest.mark.parametrize("n", [2, 3])

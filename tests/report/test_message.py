@@ -28,7 +28,7 @@ def test_points_errors_and_speed_are_those_of_the_records(tmp_path):
     assert said.judgement == (
         "Over five splits into training and test points, that is fewer errors than luck would explain."
     )
-    assert "leaving out what cannot be nearest" in said.speed
+    assert "which skips points that cannot be the nearest" in said.speed
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_speed_is_of_mean_times_and_says_which_metric_was_chosen(tmp_path):
     times = {"query_seconds": [1e-4, 1e-9, 1e-4, 1e-9], "full_search_seconds": [2e-4] * 4}
     said = message(tmp_path, [[0.05] * 4], [0.05] * 4, chosen=chosen, **times)
     assert said.headline.endswith(", 4 times faster.")
-    assert "2 of 4 fits chose the tangent space instead." in said.speed
+    assert "In 2 of 4 splits, the learned model chose the tangent space instead." in said.speed
 
 
 def test_the_smallest_size_that_is_as_good_is_spoken_of(tmp_path):

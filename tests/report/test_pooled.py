@@ -63,11 +63,11 @@ def test_where_others_win_the_worst_comes_first(tmp_path):
     ]
     assert rows[1][5].text.endswith("(100.0 %)")
     assert wins_said(wins, found(tmp_path, lines).verdict.cells) == (
-        "Another method errs significantly less than ours in 2 of 2 cells: full 1-NN in 1, Reduced in 1."
+        "Another method errs significantly less than ours in 2 of 2 cells: full 1-NN in 1; Reduced in 1."
     )
     said = sentences(found(tmp_path, lines).plain)
     assert said[0].startswith("In 1 of 2 cells")  # the full set keeps more points, Reduced no more
-    assert "in 1 of 2, none that answers as fast" in said[0]
+    assert "in 1 of 2, nothing that answers as fast does." in said[0]
 
 
 def test_a_winner_without_points_counts_as_small(tmp_path):

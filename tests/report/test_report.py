@@ -404,6 +404,8 @@ def test_only_labels_that_are_doubted_are_shown(tmp_path, predicted, rows):
 def test_the_page_explains_its_short_names(page):
     for said in ("SCC, stochastic covariance compression", "SHC, stochastic histogram compression"):
         assert f"Learned by {said}." in page.text
-        assert page.text.index(said) < page.text.index("held where SCC or SHC")
+        assert page.text.index(said) < page.text.index("As good means that SCC or SHC")
     assert "δ" not in page.text
-    assert page.text.index("(data sets at one size of our model)") < page.text.index("A cell, one data set")
+    assert page.text.index("a cell is one data set at one size") < page.text.index(
+        "As good as the full training set in"
+    )

@@ -92,9 +92,13 @@ def with_row(values, *rows):
 RANK_ONE = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0])
 INDEFINITE = np.diag([1.0, 2.0, -0.5, 1.0])
 HOLLOW = np.ones((4, 4)) - np.eye(4)
-NOT_FINITE = r"@\[{row}\] contains NaN or infinity \({value} at \[0.*\]\), as do {count} of 4 points; remove .* or fill"
+NOT_FINITE = (
+    r"@\[{row}\] contains NaN or infinity \({value} at \[0.*\]\), "
+    r"(as do {count}|the only one) of 4 points; remove .* or fill"
+)
 NOT_DEFINITE = (
-    r"@\[{row}\] is not positive definite \(smallest eigenvalue {value}\), as are {count} of 4 .*; shrink them"
+    r"@\[{row}\] is not positive definite \(smallest eigenvalue {value}\), "
+    r"(as are {count}|the only one) of 4 .*; shrink them"
 )
 FEW_DIMENSIONS = r"@ has shape \(\d+,( \d+)?\); expected \(n_\w+, .*\)\. Reshape .*@\[None\]"
 
@@ -130,7 +134,7 @@ BAD = {
     ),
     "asymmetric": Bad(
         lambda X: asymmetric(X, 2e-8),
-        r"@\[1\] is not symmetric \(asymmetry 2.0e-08 of its largest entry\), as are 1 of 4 .*@\.transpose\(0, 2, 1\)",
+        r"@\[1\] is not symmetric \(asymmetry 2.0e-08 of its .*\), the only one of 4 .*@\.transpose\(0, 2, 1\)",
         InvalidPointError,
         tuple(SPD),
     ),
@@ -251,9 +255,9 @@ BAD_COSTS = {
     "not square": (GROUND_COST[:8], r"ground_cost has shape \(8, 9\); expected a square matrix"),
     "a vector": (GROUND_COST[0], r"ground_cost has shape \(9,\); expected a square matrix"),
     "empty": (np.empty((0, 0)), r"ground_cost has shape \(0, 0\); expected a square matrix"),
-    "negative": (cost_with(-1.0), r"ground_cost\[2, 5\] is -1\.0, as are 2 entries; costs must be .* non-negative"),
-    "nan": (cost_with(np.nan), r"ground_cost\[2, 5\] is nan, as are 2 entries; costs must be finite"),
-    "inf": (cost_with(np.inf), r"ground_cost\[2, 5\] is inf, as are 2 entries; costs must be finite"),
+    "negative": (cost_with(-1.0), r"ground_cost\[2, 5\] is -1\.0, as are 2 of \d+ entries; .* non-negative"),
+    "nan": (cost_with(np.nan), r"ground_cost\[2, 5\] is nan, as are 2 of \d+ entries; costs must be finite"),
+    "inf": (cost_with(np.inf), r"ground_cost\[2, 5\] is inf, as are 2 of \d+ entries; costs must be finite"),
     "too large": (
         cost_with(1e301),
         r"ground_cost has an entry of 1\.0e\+301, .* overflow; scale it, e.g. by 1 / 1e\+301",
@@ -566,7 +570,7 @@ MASKED[2, 1] = np.ma.masked
         (SECONDS, "X cannot be read as numbers: it holds times"),
         (SECONDS + np.datetime64("2020-01-01"), "X cannot be read as numbers: it holds times"),
         (SECONDS.astype(object), "X cannot be read as numbers: it holds times"),
-        (MASKED, r"X\[2\] is masked at \[1\], as are 1 of 4 points"),
+        (MASKED, r"X\[2\] is masked at \[1\], the only one of 4 points"),
     ],
 )
 def test_text_times_and_masked_entries_are_refused_as_numbers(X, message):
@@ -661,7 +665,7 @@ def test_weights_of_a_centroid_count_by_their_share(scale):
 def test_matrices_with_entries_at_the_end_of_the_range_are_refused(name, size):
     """Half way there, sums of two of them, or pivots that are far smaller, leave the range of doubles."""
     X = np.stack([np.diag([1.0, 2.0]), np.diag([1.0, size])])
-    with pytest.raises(InvalidPointError, match=r"X\[1\] has a variance of .*, as do 1 of 2 matrices; scale"):
+    with pytest.raises(InvalidPointError, match=r"X\[1\] has a variance of .*, the only one of 2 matrices; scale"):
         GEOMETRIES[name].check(X)
 
 
@@ -687,3 +691,24 @@ def test_iterations_of_transport_that_could_not_end_are_refused(name, value):
     ):
         with pytest.raises(ValueError, match=rf"^{name} is {value!r}; give "):
             geometry.pairwise(X)
+
+
+@pytest.mark.parametrize(
+    ("shape", "advice"),
+    [
+        ((5, 9), r"Where each row is a flattened 3 x 3 matrix, give X\.reshape\(-1, 3, 3\)"),
+        ((5, 13), "Vectors are for SNC, and histograms for SHC"),
+        ((5, 5), r"Reshape your data, e\.g\. X\[None\] for a single point"),
+    ],
+)
+def test_points_that_are_no_matrices_get_advice(rng, shape, advice):
+    with pytest.raises(ValueError, match=rf"X has shape \({shape[0]}, {shape[1]}\); expected .* {advice}$"):
+        kp.SCC().fit(rng.random(shape), np.arange(5) % 2)
+
+
+@pytest.mark.parametrize(("rows", "said"), [([3], "the only one of 5 points"), ([1, 3], "as do 2 of 5 points")])
+def test_a_single_bad_point_is_called_the_only_one(rng, rows, said):
+    X = rng.random((5, 2))
+    X[rows] = np.nan
+    with pytest.raises(InvalidPointError, match=rf"^X\[{rows[0]}\] contains NaN .*, {said}; remove"):
+        kp.SNC().fit(X, np.arange(5) % 2)

@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("input", type=Path, metavar="FOLDER|POINTS")
     parser.add_argument("-o", "--output", type=Path, metavar="PAGE.html", help="write a page, too")
     parser.add_argument(
-        "--minutes", type=minutes, default=5.0, metavar="M", help="begin nothing new after that (default: 5)"
+        "--minutes", type=minutes, default=5.0, metavar="M", help="nothing new is begun after so many (default: 5)"
     )
     parser.add_argument(
         "--descriptors", nargs="+", metavar="NAME", help="which to try on images (default: all that suit them)"
@@ -43,6 +43,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Compare candidates; print a table, a recommendation and the command that follows it."""
+    from knnpress.cli.pictures import named
     from knnpress.comparison import compare
     from knnpress.files import check_output
 
@@ -50,18 +51,21 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{args.output} should end in .html")
     check_output(args.output)
     X, y, settings = _read(args)
-    found = compare(
-        X,
-        y,
-        minutes=args.minutes,
-        refit=False,
-        random_state=args.seed,
-        n_jobs=args.jobs,
-        verbose=int(args.shown),
-        **settings,
-    )
+    try:
+        found = compare(
+            X,
+            y,
+            minutes=args.minutes,
+            refit=False,
+            random_state=args.seed,
+            n_jobs=args.jobs,
+            verbose=int(args.shown),
+            **settings,
+        )
+    except ValueError as error:
+        raise named(error, X) from error
     command = found.command(args.input, more=_options(args))
-    left = {"", "descriptor", "metric", "model"}
+    left = {"", "descriptor", "metric", "model", "folds"}
     header = found.header()
     print_table(header, found.rows(), right=[k for k, name in enumerate(header) if name not in left])
     print()

@@ -14,7 +14,8 @@ from knnpress.cli.output import print_facts, print_table
 from knnpress.cli.queries import load_model, read_points
 from knnpress.clouds import Clouds
 from knnpress.datasets.points import read_array
-from knnpress.descriptors import WordClouds
+from knnpress.descriptors import RegionCovariance, WordClouds
+from knnpress.descriptors.features import FEATURES
 from knnpress.estimators.described import as_described
 from knnpress.geometries import CloudSinkhorn
 from knnpress.typing import Array
@@ -58,18 +59,24 @@ def print_contents(path: Path, points: Path | None, groups: str | None) -> None:
         labels = classifier.prototype_labels_.tolist()
         rows = [[str(name), str(labels.count(name))] for name in classifier.classes_.tolist()]
         print_table(["class", "prototypes"], rows, right=(1,))
-        _print_channels(classifier, explained, points)
+        _print_channels(classifier, explained, points, _feature_names(steps))
         _print_words(steps)
         _print_selection(getattr(classifier, "selection_", []))
 
 
-def _print_channels(classifier: Any, points: Array | None, path: Path | None) -> None:
+def _feature_names(steps: list[Any]) -> tuple[str, ...]:
+    """What the rows of a covariance of an image stand for; nothing where they have no names."""
+    features = getattr(steps[0], "features", None) if isinstance(steps[0], RegionCovariance) else None
+    return FEATURES[features].names if isinstance(features, str) else ()
+
+
+def _print_channels(classifier: Any, points: Array | None, path: Path | None, usual: tuple[str, ...]) -> None:
     """How much each channel has to do with decisions about points of a file, or about the prototypes."""
     if not hasattr(classifier, "feature_relevance") or len(classifier.classes_) < 2:
         return
     relevance = classifier.feature_relevance(classifier.prototypes_ if points is None else points)
     given = None if path is None else read_array(path, "channels")
-    names = [str(k) for k in range(len(relevance))]
+    names = [*usual] if len(usual) == len(relevance) else [str(k) for k in range(len(relevance))]
     if given is not None and given.shape == relevance.shape:
         names = [str(name) for name in given]
     longest = max(np.abs(relevance).max(), np.finfo(np.float64).tiny)
@@ -83,7 +90,15 @@ def _print_channels(classifier: Any, points: Array | None, path: Path | None) ->
         for k in shown
     ]
     print()
-    print_table(["channel", "share", "in decisions about " + ("prototypes" if path is None else str(path))], rows, (1,))
+    print_table(
+        [
+            "feature" if usual else "channel",
+            "share",
+            "in decisions about " + ("prototypes" if path is None else str(path)),
+        ],
+        rows,
+        (1,),
+    )
     if len(shown) < len(names):
         print(f"the {len(shown)} of {len(names)} channels with most to do with them")
 

@@ -15,7 +15,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "describe",
-        "make points of images",
+        "turn images into points",
         "knnpress describe photos/ -o points.npz --descriptor bag-of-words",
         "FOLDER holds a sub-folder of images for each class. The file holds X, y, class_names and, for histograms, "
         "ground_cost.",

@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
         "say what is wrong with images or points and how to mend it",
         "knnpress doctor points.npz --fix -o mended.npz",
         "POINTS is a .npz, .npy or .mat file, or a zarr group; FOLDER holds a sub-folder of images for each class. The "
-        "exit status is 0 where all is well, and 1 where something is wrong. Nothing is ever changed.",
+        "exit status is 0 where all is well, and 1 where something is wrong. Your files are never changed.",
     )
     parser.add_argument("input", type=Path, metavar="POINTS|FOLDER")
     add_labels(parser)

@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
         "evaluate",
         "measure the error and the speed of a model",
         "knnpress evaluate model.knnp held_out_photos/",
-        "Prints the error with a 95 % interval, how often each class was taken for each, and microseconds a query.",
+        "Prints the error with a 95 % interval, how often each class was taken for another, and the time per query.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL.knnp")
     parser.add_argument("inputs", type=Path, nargs=1, metavar="FOLDER|POINTS")
@@ -63,10 +63,10 @@ def run(args: argparse.Namespace) -> None:
         "wrong": str(wrong),
         "error": f"{wrong / n:.2%}",
         "95 % interval": f"{interval.low:.2%} to {interval.high:.2%} (Wilson)",
-        "to classify": f"{1e6 * min(times) / n:.1f} µs a query",
+        "to classify": f"{1e6 * min(times) / n:.1f} µs per query",
     }
     if model.descriptors_:
-        facts["to describe"] = f"{1e6 * queries.seconds / n:.0f} µs a query"
+        facts["to describe"] = f"{1e3 * queries.seconds / n:.1f} ms per {'image' if model.takes_images else 'point'}"
     print_facts(facts)
     print()
     _print_confusion(truth, predicted, [*classes, *strangers])

@@ -40,7 +40,12 @@ def run(args: argparse.Namespace) -> None:
     """Run the plan, and say what can be made of it."""
     from knnpress.experiments import load_plan
 
-    path = run_with_progress(load_plan(args.plan), args.output, args.data_dir, args.jobs or 1, args.only)
+    try:
+        path = run_with_progress(load_plan(args.plan), args.output, args.data_dir, args.jobs or 1, args.only)
+    except ValueError as error:
+        if not str(error).startswith("images["):
+            raise
+        raise ValueError(f"{error}; knnpress doctor {args.plan} names all such images") from error
     print(f"records: {path}")
     print(f"a page of them: knnpress report {args.output} -o report.html")
 

@@ -75,8 +75,7 @@ def describe(
         return _follow(descriptor, images, fit, shown), np.arange(len(images))
     except ValueError as error:
         if not skip_bad:
-            advice = "; --skip-bad leaves such images out" if str(error).startswith("images[") else ""
-            raise ValueError(f"{_named(error, images)}{advice}") from error
+            raise named(error, images) from error
     bad = _failures(descriptor, images, fit)
     for reason in bad.values():
         notice(f"skipped: {reason}")
@@ -84,6 +83,12 @@ def describe(
     if not good:
         raise ValueError(f"none of the {len(images)} images can be described")
     return _follow(descriptor, [images[k] for k in good], fit, shown), np.array(good)
+
+
+def named(error: ValueError, images: Sequence[ImageFile]) -> ValueError:
+    """The error that the user is shown; where an image is bad, with its file's name and what to do about all such."""
+    advice = "; --skip-bad leaves such images out, and knnpress doctor names them all"
+    return ValueError(_named(error, images) + (advice if str(error).startswith("images[") else ""))
 
 
 def _follow(descriptor: Any, images: Sequence[ImageFile], fit: bool, shown: bool) -> Array:

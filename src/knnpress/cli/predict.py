@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "predict",
-        "tell the classes of images or points",
+        "predict the classes of images or points",
         "knnpress predict model.knnp new_photos/ -o out.csv",
         "The columns are item (the path in FOLDER, or the row), prediction, probability; with --reject, rejected.",
     )

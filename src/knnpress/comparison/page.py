@@ -7,7 +7,7 @@ from typing import Any
 
 from knnpress.html import render
 
-_WORDS = {"", "descriptor", "metric", "model"}
+_WORDS = {"", "descriptor", "metric", "model", "folds"}
 _WIDTH = 160
 
 
@@ -36,7 +36,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], table: Sequence
     top = max(row["high"] for row in table)
     columns = [(name, "words" if name in _WORDS else "", name in _WORDS) for name in header]
     columns[place] = (f"0 to {100 * top:.0f} %", "words", False)
-    columns[0], columns[-1] = ("choice", "", True), ("note", "words", True)
+    columns[0] = ("choice", "", True)
     lines = []
     for cells, row in zip(rows, table, strict=True):
         shown: list[Any] = list(cells)

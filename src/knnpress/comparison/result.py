@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from knnpress.comparison.page import make_page, make_table
-from knnpress.comparison.trials import FAR_BEHIND, Points, Trial, Trials, clearly_worse, error_of
+from knnpress.comparison.trials import FAR_BEHIND, NO_TIME, Points, Trial, Trials, clearly_worse, error_of
 from knnpress.files import check_output, replacing
 from knnpress.typing import Labels
 
+_NOTES = {NO_TIME: "out of time"}
 _METHODS = {"learned": "learned", "full": "full 1-NN", "means": "class means"}
 
 
@@ -77,7 +78,20 @@ class Comparison:
         images = self.recommended_["descriptor"] is not None
         first = ["descriptor"] if images else []
         last = ["describe s"] if images else []
-        return ["", *first, "metric", "model", "prototypes", "kB", "error %", "95 %", "µs/query", *last, "learn s", ""]
+        return [
+            "",
+            *first,
+            "metric",
+            "model",
+            "prototypes",
+            "kB",
+            "error %",
+            "95 %",
+            "µs/query",
+            *last,
+            "learn s",
+            "folds",
+        ]
 
     def rows(self) -> list[list[str]]:
         """The table as it is shown."""
@@ -99,7 +113,7 @@ class Comparison:
                     _short(row["microseconds_per_query"]),
                     *last,
                     _short(row["seconds_to_learn"]),
-                    "" if not row["note"] else f"{row['note']}, {row['n_folds']}/{self._n_folds} folds",
+                    f"{row['n_folds']}/{self._n_folds} {_NOTES.get(row['note'], row['note'])}".rstrip(),
                 ]
             )
         return shown
@@ -169,10 +183,11 @@ def recommend(trials: Trials) -> Trial:
     """The smallest model that is not worse than the best by more than noise, on the same held-out points.
 
     Those that were cut short by the clock are judged, too, by the folds that all contenders have been through; but one
-    that saw less than half as many folds as another is not known well enough.
+    that saw less than half as many folds as another that learns is not known well enough. Full 1-NN and class means
+    are quick, and see many folds where there is no time to learn.
     """
     contenders = [trial for trial in trials.tried if trial.stopped != FAR_BEHIND]
-    most = max(len(trial.wrong) for trial in contenders)
+    most = max((len(trial.wrong) for trial in contenders if trial.candidate.method == "learned"), default=1)
     contenders = [trial for trial in contenders if 2 * len(trial.wrong) >= most]
     common = set.intersection(*(set(trial.wrong) for trial in contenders))
     best = min(contenders, key=lambda trial: (trial.error_on(common), trial.kilobytes))

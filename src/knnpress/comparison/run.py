@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
 from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import Comparison, recommend, table_of
-from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
-from knnpress.descriptors.images import are_gray, check_images
+from knnpress.comparison.trials import FAR_BEHIND, NO_TIME, Clock, Points, Trials, hopeless
+from knnpress.descriptors.images import are_gray, as_picture, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
 from knnpress.parameters import check_values
@@ -128,7 +129,7 @@ def compare(
         trials = Trials(codes[rows], some_groups, folds, len(X), clock, random_state, n_jobs, tell)
         views: dict[str | None, Points] = {}
         if kind == "images":
-            _screen(trials, [X[int(k)] for k in rows], descriptors, views, random_state, n_jobs)
+            _screen(trials, [X[int(k)] for k in rows], rows, descriptors, views, random_state, n_jobs)
         else:
             views[None] = Points(X[rows], kind, cost)
             _look_at(trials, None, views[None], len(X), _FIRST)
@@ -220,33 +221,38 @@ def _folds(y: Indices, groups: Labels | None, n_splits: int, seed: int) -> list[
 def _screen(
     trials: Trials,
     images: list[Any],
+    rows: Indices,
     names: Sequence[str] | None,
     views: dict[str | None, Points],
     seed: int,
     n_jobs: int | None,
 ) -> None:
-    """A first look at each descriptor, the cheapest first."""
+    """A first look at each descriptor, the cheapest first; `rows` are the places of these images among all."""
+    few = np.linspace(0, len(images) - 1, min(_PROBES, len(images))).astype(int)
     if names is None:
         names = GRAY if are_gray(images) else COLOUR
     for name in sorted(names, key=COLOUR.index):
         if trials.tried and not trials.clock.has(share=_SCREENING):
-            trials.left_out.append((name, "no time was left"))
+            trials.left_out.append((name, NO_TIME))
             continue
         try:
-            cost = _probe(name, images, seed, n_jobs)  # dear ones take long even to probe: only when it is their turn
+            # Dear ones take long even to probe: only when it is their turn
+            cost = _probe(name, [images[k] for k in few], seed, n_jobs)
         except ValueError as error:
-            if str(error).startswith("images["):
-                raise  # a bad image is bad for all
-            trials.left_out.append((name, f"failed: {error}"))
+            trials.left_out.append((name, _why_not(error, images, few, rows)))
             continue
         if trials.tried and not trials.clock.has(cost * len(images), _SCREENING):
             why = f"describing {len(images)} images by it takes about {cost * len(images):.0f} s"
             trials.left_out.append((name, why))
             continue
         descriptor, start = make_descriptor(name, seed, n_jobs), time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            X = descriptor.fit_transform(images)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                X = descriptor.fit_transform(images)
+        except ValueError as error:
+            trials.left_out.append((name, _why_not(error, images, np.arange(len(images)), rows)))
+            continue
         seconds = time.perf_counter() - start
         trials.tell(f"{name}: {len(images)} images described in {seconds:.1f} s")
         ground_cost = getattr(descriptor, "ground_cost_", None)
@@ -255,9 +261,25 @@ def _screen(
         _drop_worst(trials, views)
 
 
-def _probe(name: str, images: list[Any], seed: int, n_jobs: int | None) -> float:
+def _why_not(error: ValueError, images: list[Any], described: Indices, rows: Indices) -> str:
+    """Why a descriptor cannot describe these images; an image that cannot be read is bad for all, and raised.
+
+    The error names an image by its place among those `described`, and the user knows it by its place among `rows`.
+    """
+    place = re.match(r"images\[(\d+)\]", str(error))
+    if place is None:
+        return f"failed: {error}"
+    k = int(described[int(place[1])])
+    why = f"images[{rows[k]}]{str(error)[place.end() :]}"
+    try:
+        as_picture(images[k], "alpha", max_side=64)
+    except ValueError:
+        raise ValueError(why) from error
+    return why
+
+
+def _probe(name: str, few: list[Any], seed: int, n_jobs: int | None) -> float:
     """Seconds to describe an image, by a few of them."""
-    few = [images[int(k)] for k in np.linspace(0, len(images) - 1, min(_PROBES, len(images)))]
     descriptor = make_descriptor(name, seed, n_jobs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -315,7 +337,16 @@ def _look_closer(trials: Trials, views: dict[str | None, Points], n_all: int) ->
             if number < len(metrics):
                 candidates = _candidates(name, views[name], metrics[number], len(trials.y), n_all, n_classes)
                 for candidate in candidates[3:] if number == 0 else candidates:
+                    if candidate.method == "means" and _means_are_hopeless(trials, name):
+                        continue  # barycenters in the dearer metric may take longer than all else
                     trials.add(candidate, views[name], _FIRST)
+
+
+def _means_are_hopeless(trials: Trials, name: str | None) -> bool:
+    """Whether the means of classes under a quicker metric, of the same points, are far behind."""
+    best = min(trials.tried, key=lambda trial: trial.error)
+    means = [t for t in trials.tried if t.candidate.descriptor == name and t.candidate.method == "means"]
+    return any(hopeless(trial, best, trials) for trial in means)
 
 
 def _go_through_folds(trials: Trials, views: dict[str | None, Points]) -> None:
@@ -330,7 +361,7 @@ def _go_through_folds(trials: Trials, views: dict[str | None, Points]) -> None:
             if views[trial.candidate.descriptor].X is None or (hopeless(trial, best, trials) and not beside):
                 trial.stopped = FAR_BEHIND
             elif not trials.clock.has(trial.learning[-1]):
-                trial.stopped = "no time was left"
+                trial.stopped = NO_TIME
             else:
                 trials.go_on(trial, views[trial.candidate.descriptor], number)
 

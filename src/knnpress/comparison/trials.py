@@ -18,6 +18,7 @@ from knnpress.learning.selection import HeldOut, is_better, mean_and_standard_er
 from knnpress.typing import Array, Indices, Labels
 
 FAR_BEHIND = "far behind"
+NO_TIME = "no time was left"
 _HOPELESS = 2.0  # standard errors behind the best at which a candidate is tried no further
 _FEW = 8  # queries by which it is guessed how long all would take
 _NORMAL = 1.96  # standard errors to either side: 95 %
@@ -131,7 +132,7 @@ class Trials:
     def add(self, candidate: Candidate, points: Points, share: float = 1.0) -> Trial | None:
         """Try a candidate on the first fold, unless that share of the time is used up and others were tried."""
         if self.tried and not self.clock.has(share=share):
-            self.left_out.append((candidate.words, "no time was left"))
+            self.left_out.append((candidate.words, NO_TIME))
             return None
         trial = Trial(candidate)
         self.go_on(trial, points, 0, self.clock.seconds / 4 if self.tried else np.inf)

@@ -137,12 +137,14 @@ class RegionCovariance(TransformerMixin, BaseEstimator):
         names = [image_name(images, int(k), place=False) for k in singular[:5]]
         named = ", ".join([*names, "..."] if len(singular) > 5 else names)
         what = (
-            f"the covariance of {len(singular)} of {len(C)} images is singular ({named}): constant images or features, "
-            "equal colours, or too few pixels"
+            f"the covariance of {len(singular)} of {len(C)} images is singular ({named}): gray images among "
+            "coloured ones, constant images or features, or too few pixels"
         )
         if self.shrinkage == 0:
             raise InvalidPointError(f"{what}; shrink it, e.g. RegionCovariance(shrinkage=1e-4)")
-        warnings.warn(f"{what}; shrinkage={self.shrinkage:g} made it positive definite", stacklevel=3)
+        warnings.warn(
+            f"{what}; shrinkage={self.shrinkage:g} made it positive definite, and nothing need be done", stacklevel=3
+        )
 
 
 def singular_rows(C: Array) -> Indices:

@@ -43,10 +43,14 @@ _FOCAL_LENGTH = 525.0  # of the Kinect, in pixels
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features of a pixel: how to compute them, (k, h, w) for all pixels of a picture, and what images they need."""
+    """Features of a pixel: how to compute them, (k, h, w) for all pixels of a picture, and what images they need.
+
+    Their names are for people; there are none where nobody would know a feature by its name.
+    """
 
     compute: Callable[[Picture], Array]
     layout: Layout = "alpha"
+    names: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -201,14 +205,36 @@ def depth(picture: Picture) -> Array:
     return np.stack([*planes, *normal])
 
 
+def _gabor_names(directions: int) -> list[str]:
+    angles = [180 / directions * k for k in range(directions)]
+    return [f"wavelength {wavelength:.1f}, {angle:g}°" for wavelength in _WAVELENGTHS for angle in angles]
+
+
+def _derivative_names(plane: str) -> list[str]:
+    return [f"{plane}{order}" for order in ("x", "y", "xx", "yy", "xy")]
+
+
+def _sizes(names: list[str]) -> list[str]:
+    return [f"|{name}|" for name in names]
+
+
+_COARSE = [f"{what}, scale {scale}" for scale in (2, 4) for what in ("Laplacian", "gradient")]
+_OF_COLOURS = [name for colour in "RGB" for name in (colour, *_sizes(_derivative_names(colour)[:4]))]
+_OF_DEPTH = [
+    name
+    for plane in "ID"
+    for name in (plane, *_sizes(_derivative_names(plane)[:4]), f"gradient of {plane}", f"Laplacian of {plane}")
+]
+_I = _derivative_names("I")
+
 FEATURES: dict[str, FeatureSet] = {
-    "color-texture": FeatureSet(color_texture),
-    "color-derivatives": FeatureSet(color_derivatives),
-    "gradient": FeatureSet(gradient),
-    "gabor": FeatureSet(gabor),
-    "color-gabor": FeatureSet(color_gabor),
+    "color-texture": FeatureSet(color_texture, names=("x", "y", *"RGB", *_sizes(_I), "gradient", *_I[:4], *_COARSE)),
+    "color-derivatives": FeatureSet(color_derivatives, names=("x", "y", *_OF_COLOURS, "gradient")),
+    "gradient": FeatureSet(gradient, names=("I", *_I, *_sizes(_I), "gradient")),
+    "gabor": FeatureSet(gabor, names=tuple(_gabor_names(8))),
+    "color-gabor": FeatureSet(color_gabor, names=(*"RGB", *_gabor_names(4))),
     "sift": FeatureSet(sift),
-    "depth": FeatureSet(depth, "depth"),
+    "depth": FeatureSet(depth, "depth", ("x", "y", *_OF_DEPTH, "normal, x", "normal, y")),
 }
 
 

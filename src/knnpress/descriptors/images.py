@@ -124,8 +124,9 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
         raise ValueError(f"{name} cannot be read ({error.strerror}); change its permissions, or remove it") from error
     except Exception as error:  # Pillow's decoders raise many kinds
         # This one names the file a second time
-        reason = "of no known format" if isinstance(error, library.UnidentifiedImageError) else error
-        raise ValueError(f"{name} cannot be read as an image ({reason}); remove it or convert it to PNG") from error
+        unknown = isinstance(error, library.UnidentifiedImageError)
+        reason, cure = ("of no known format", "convert it to PNG") if unknown else (error, "copy it again")
+        raise ValueError(f"{name} cannot be read as an image ({reason}); remove it or {cure}") from error
     if pixels.dtype.kind == "i" and (pixels.min() < 0 or pixels.max() > 65535):
         raise ValueError(f"{name} has pixels from {pixels.min()} to {pixels.max()}; save it with 16 bits")
     return pixels.astype(np.uint16) if pixels.dtype.kind == "i" or pixels.dtype.str == ">u2" else pixels

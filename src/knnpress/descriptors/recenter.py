@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from knnpress.exceptions import how_many
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import check_weights
 from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean, check_spd
@@ -200,10 +201,10 @@ class Recenter(TransformerMixin, BaseEstimator):
             alone = new[own == 1]
             if len(alone) and not self.shrinkage:
                 raise ValueError(
-                    f"group {names.tolist()[alone[0]]!r} is new and has one matrix, as do {len(alone)} of "
-                    f"{len(names)} groups; its own mean would take it to the identity, whatever it is. Give "
-                    "more of its matrices, or partial_fit them as they come, or shrink to the grand "
-                    "mean, e.g. Recenter(shrinkage=5)"
+                    f"group {names.tolist()[alone[0]]!r} is new and has one matrix, "
+                    f"{how_many(len(alone), len(names), 'groups', 'do')}; its own mean would take it to the "
+                    "identity, whatever it is. Give more of its matrices, or partial_fit them as they come, or shrink "
+                    "to the grand mean, e.g. Recenter(shrinkage=5)"
                 )
             renumbered = np.full(len(names), -1)
             renumbered[new] = np.arange(len(new))

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.descriptors.covariance import singular_rows
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.execution.dask import lazily
 from knnpress.execution.stored import check_block, is_dask, is_stored
 from knnpress.execution.threads import map_blocks, row_blocks
@@ -234,7 +234,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         if len(endless):
             _checked(X)  # which names NaN and infinity; to look for them before would take as long as the rest
             raise InvalidPointError(
-                f"the covariance of X[{endless[0]}] overflows, as do {len(endless)} of {len(C)}; scale "
+                f"the covariance of X[{endless[0]}] overflows, {how_many(len(endless), len(C), verb='do')}; scale "
                 "the signals, e.g. divide by X.std()"
             )
         rows = np.unique(singular_rows(C.reshape(-1, d, d)) // C.shape[1])
@@ -247,7 +247,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
             if self.estimator != "empirical":  # which nothing but numbers near zero can make singular
                 cure = "drop such channels or signals, and scale those whose squares are below 1e-290"
             raise InvalidPointError(
-                f"the covariance of X[{rows[0]}] is singular, as are {len(rows)} of {len(C)}: {why}; {cure}"
+                f"the covariance of X[{rows[0]}] is singular, {how_many(len(rows), len(C))}: {why}; {cure}"
             )
         if self.stack == "bank":
             return C, first

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from knnpress.arrays import as_float_array
-from knnpress.exceptions import warn_user
+from knnpress.exceptions import how_many, warn_user
 from knnpress.execution.dask import as_points
 from knnpress.execution.rows import is_in_memory
 from knnpress.execution.stored import StoredPoints, is_dask, is_stored
@@ -147,8 +147,8 @@ def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) 
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            f"sample_weight[{row}] is {array[row]}, as are {bad.sum()} of {len(y)} weights that are negative or not "
-            "finite; give 0 for points to leave out"
+            f"sample_weight[{row}] is {array[row]}, {how_many(bad.sum(), len(y), 'weights')} that are "
+            "negative or not finite; give 0 for points to leave out"
         )
     kept = array > 0
     if not kept.any():

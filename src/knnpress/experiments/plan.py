@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tomllib
 from collections.abc import Collection
@@ -109,9 +110,10 @@ def _plan(content: dict[str, Any], path: Path) -> Plan:
 def _plan_of(path: Path) -> Plan:
     """The usual methods on somebody's own images or points."""
     name = path.resolve().stem
-    table: dict[str, Any] = {"data": name, "source": str(path.resolve()), "ratios": [0.02, 0.04, 0.08]}
+    table: dict[str, Any] = {"data": name, "source": str(path.resolve())}
     if path.is_dir():
-        gray = are_gray(load_image_folder(path).images)
+        images = load_image_folder(path)
+        gray, y, n_classes = are_gray(images.images), images.y, len(images.class_names)
         learned, table["descriptor"] = "SCC", "gradient" if gray else "color-texture"
     else:
         points = load_points(path)
@@ -120,6 +122,9 @@ def _plan_of(path: Path) -> Plan:
                 f"{path} holds vectors, or histograms without a ground_cost; an experiment needs matrices, or "
                 "histograms with the array ground_cost in the file. `knnpress compare` takes vectors"
             )
-        learned = "SCC" if points.X.ndim == 3 else "SHC"
+        learned, y, n_classes = "SCC" if points.X.ndim == 3 else "SHC", points.y, len(points.class_names)
+    # Half of the points are learned from. Below one prototype per class, all sizes would be the same model
+    smallest = max(0.02, math.ceil(100 * n_classes / (len(y) / 2)) / 100)
+    table["ratios"] = [share for k in range(3) if (share := round(2**k * smallest, 2)) <= 0.5] or [0.5]
     table["methods"] = ["full", "Subsample", "Condensed", learned]
     return Plan(name, name, (read_study(table, path),))

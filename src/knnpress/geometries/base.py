@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from knnpress.arrays import as_float_array
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -331,11 +331,14 @@ def as_real_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
     return array
 
 
-def as_shaped_array(X: ArrayLike, ndim: int, name: str, shape: str) -> Array:
-    """X as a float64 C-array of `ndim` dimensions with no empty axis."""
+def as_shaped_array(
+    X: ArrayLike, ndim: int, name: str, shape: str, advise: Callable[[tuple[int, ...]], str] | None = None
+) -> Array:
+    """X as a float64 C-array of `ndim` dimensions with no empty axis; `advise` may know what to do with its shape."""
     array = as_float_array(X, name)
     if array.ndim != ndim:
         hint = f"Reshape your data, e.g. {name}[None] for a single point" if array.ndim == ndim - 1 else "Reshape it"
+        hint = (advise and advise(array.shape)) or hint
         raise ValueError(f"{name} has shape {array.shape}; expected {shape}. {hint}")
     for axis, what in enumerate(("sample(s)", "feature(s)")):
         if array.shape[axis] == 0:
@@ -353,6 +356,6 @@ def check_finite(array: Array, name: str) -> None:
         row = int(np.flatnonzero(bad)[0])
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array[row]))[0])
         raise InvalidPointError(
-            f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), as do {bad.sum()} of "
-            f"{len(array)} points; remove them or fill the gaps"
+            f"{name}[{row}] contains NaN or infinity ({array[row][where]} at {list(where)}), "
+            f"{how_many(bad.sum(), len(array), 'points', 'do')}; remove them or fill the gaps"
         )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, as_real_array, check_weights, pairwise
 from knnpress.geometries.charts import IdentityChart
 from knnpress.typing import Array, ArrayLike
@@ -50,9 +50,9 @@ class SquaredEuclidean(BaseEstimator):
         if largest.max() > _LARGEST:
             row = int(np.flatnonzero(largest > _LARGEST)[0])
             raise InvalidPointError(
-                f"{name}[{row}] has an entry of size {largest[row]:.1e}, as do {(largest > _LARGEST).sum()} of "
-                f"{len(array)} points, and squares of such numbers overflow; scale all points, e.g. by 1 / "
-                f"{largest.max():.0e}"
+                f"{name}[{row}] has an entry of size {largest[row]:.1e}, "
+                f"{how_many((largest > _LARGEST).sum(), len(array), 'points', 'do')}, and squares of such "
+                f"numbers overflow; scale all points, e.g. by 1 / {largest.max():.0e}"
             )
         return array
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.geometries.base import as_real_array, check_weights, pairwise
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.histogram import check_histograms
@@ -59,7 +59,7 @@ class Hellinger(BaseEstimator):
         largest = np.abs(V).max(axis=1, keepdims=True)
         if (empty := np.flatnonzero(largest[:, 0] == 0.0)).size:
             raise InvalidPointError(
-                f"V[{empty[0]}] is all zero, as are {empty.size} of {len(V)} vectors, and stands for no histogram; "
+                f"V[{empty[0]}] is all zero, {how_many(empty.size, len(V), 'vectors')}, and stands for no histogram; "
                 "remove it"
             )
         squares = np.square(V / largest)  # first by the largest entry: squares may overflow

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.arrays import as_float_array
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import (
@@ -54,15 +54,16 @@ def check_histograms(X: ArrayLike, name: str = "X", n_bins: int | None = None) -
     if negative.any():
         row = int(np.flatnonzero(negative)[0])
         raise InvalidPointError(
-            f"{name}[{row}] has a negative bin ({array[row].min():.2g} at {int(array[row].argmin())}), as do "
-            f"{negative.sum()} of {len(array)} histograms; counts must not be negative, e.g. use np.maximum({name}, 0)"
+            f"{name}[{row}] has a negative bin ({array[row].min():.2g} at {int(array[row].argmin())}), "
+            f"{how_many(negative.sum(), len(array), 'histograms', 'do')}; counts must not be negative, e.g. use "
+            f"np.maximum({name}, 0)"
         )
     largest = array.max(axis=1, keepdims=True)
     empty = largest[:, 0] == 0
     if empty.any():
         raise InvalidPointError(
-            f"{name}[{int(np.flatnonzero(empty)[0])}] is all zero, as are {empty.sum()} of {len(array)} histograms; "
-            "remove them, or add a small constant to every bin"
+            f"{name}[{int(np.flatnonzero(empty)[0])}] is all zero, "
+            f"{how_many(empty.sum(), len(array), 'histograms')}; remove them, or add a small constant to every bin"
         )
     with np.errstate(over="ignore"):
         totals = array.sum(axis=1, keepdims=True)
@@ -84,7 +85,8 @@ def check_ground_cost(ground_cost: ArrayLike | None) -> Array:
     if bad.any():
         i, j = (int(k) for k in np.argwhere(bad)[0])
         raise ValueError(
-            f"ground_cost[{i}, {j}] is {M[i, j]}, as are {bad.sum()} entries; costs must be finite and non-negative"
+            f"ground_cost[{i}, {j}] is {M[i, j]}, {how_many(bad.sum(), bad.size, 'entries')}; costs must be finite "
+            "and non-negative"
         )
     if M.max() > _LARGEST_COST:
         raise ValueError(

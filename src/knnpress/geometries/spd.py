@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
-from knnpress.exceptions import InvalidPointError, warn_user
+from knnpress.exceptions import InvalidPointError, how_many, warn_user
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.base import (
     EmbeddedGeometry,
@@ -65,7 +66,7 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
             f"real part, {name}.real, or the real form of twice the size, np.block([[{name}.real, -{name}.imag], "
             f"[{name}.imag, {name}.real]]), which keeps all of it"
         )
-    array = as_shaped_array(X, 3, name, "(n_matrices, d, d)")
+    array = as_shaped_array(X, 3, name, "(n_matrices, d, d)", partial(_advice, name))
     square = array.shape[1] == array.shape[2]
     blocks = row_blocks(len(array), 8 * array[0].size)
     if square and all(map_blocks(lambda rows: _is_sound(array[rows]), blocks, n_jobs)):
@@ -74,6 +75,16 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
     if not square:
         raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
     return _mend_or_refuse(array, name, blocks, n_jobs)
+
+
+def _advice(name: str, shape: tuple[int, ...]) -> str:
+    """What to do with an array that holds no matrices; nothing where it may be a single one."""
+    if len(shape) != 2 or shape[0] == shape[1]:
+        return ""
+    d = math.isqrt(shape[1])
+    if d > 1 and d * d == shape[1]:
+        return f"Where each row is a flattened {d} x {d} matrix, give {name}.reshape(-1, {d}, {d})"
+    return "Vectors are for SNC, and histograms for SHC"
 
 
 def _is_sound(X: Array) -> bool:
@@ -95,8 +106,8 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
     if (gap > _SYMMETRY).any():
         row = int(np.flatnonzero(gap > _SYMMETRY)[0])
         raise InvalidPointError(
-            f"{name}[{row}] is not symmetric (asymmetry {gap[row]:.1e} of its largest entry), as are "
-            f"{(gap > _SYMMETRY).sum()} of {len(gap)} matrices; if that is rounding, use "
+            f"{name}[{row}] is not symmetric (asymmetry {gap[row]:.1e} of its largest entry), "
+            f"{how_many((gap > _SYMMETRY).sum(), len(gap), 'matrices')}; if that is rounding, use "
             f"({name} + {name}.transpose(0, 2, 1)) / 2"
         )
     if gap.any():
@@ -108,9 +119,9 @@ def _mend_or_refuse(array: Array, name: str, blocks: Sequence[slice], n_jobs: in
         row = int(np.flatnonzero(bad)[0])
         smallest = float(np.linalg.eigvalsh(array[row])[0])
         raise InvalidPointError(
-            f"{name}[{row}] is not positive definite (smallest eigenvalue {smallest:.1e}), as are {bad.sum()} of "
-            f"{len(bad)} matrices; shrink them, e.g. (1 - s) * {name} + s * trace / d * identity with s = 1e-6, or "
-            f"drop features that are constant or combinations of others"
+            f"{name}[{row}] is not positive definite (smallest eigenvalue {smallest:.1e}), "
+            f"{how_many(bad.sum(), len(bad), 'matrices')}; shrink them, e.g. (1 - s) * {name} + s * trace / d * "
+            "identity with s = 1e-6, or drop features that are constant or combinations of others"
         )
     return array
 
@@ -123,8 +134,8 @@ def _check_range(array: Array, name: str) -> None:
         row, k = (int(index) for index in np.argwhere(far)[0])
         count = int(far.any(axis=1).sum())
         raise InvalidPointError(
-            f"{name}[{row}] has a variance of {diagonal[row, k]:.1e}, as do {count} of {len(array)} matrices; scale "
-            f"all matrices, or that feature, until variances are from {_RANGE[0]:g} to {_RANGE[1]:g}"
+            f"{name}[{row}] has a variance of {diagonal[row, k]:.1e}, {how_many(count, len(array), 'matrices', 'do')}; "
+            f"scale all matrices, or that feature, until variances are from {_RANGE[0]:g} to {_RANGE[1]:g}"
         )
 
 

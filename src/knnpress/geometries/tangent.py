@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, how_many
 from knnpress.geometries.base import as_real_array, check_weights, pairwise
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.spd import AIRM, JBLD, check_spd
@@ -100,7 +100,8 @@ class Tangent(BaseEstimator):
         if (bad := np.flatnonzero(~np.isfinite(points).all(axis=(1, 2)))).size:
             raise InvalidPointError(
                 f"V[{bad[0]}], of length {np.linalg.norm(logs[bad[0]]):.1e}, stands for a matrix whose entries "
-                f"overflow, as do {bad.size} of {len(logs)} vectors; logarithms must be below 709: scale them down"
+                f"overflow, {how_many(bad.size, len(logs), 'vectors', 'do')}; logarithms must be below 709: "
+                "scale them down"
             )
         return points
 

@@ -171,19 +171,25 @@ class Verdict:
         """The verdict in a line."""
         if not self.cells:
             return "There is no cell yet that holds both ours and the full training set."
-        n, one = len(self.cells), len(self.cells) == 1
+        n = len(self.cells)
         names = [name for name in OURS if any(cell.case.ours == name for cell in self.cells)]
-        said = (
-            f"{self.held} of {n} cell{' is' if one else 's are'} held. A cell, one data set at one size of our model, "
-            f"is held where {' or '.join(names)} is not significantly worse than the full training set "
-            f"({self.not_worse} of {n}) and makes at most half a point more errors, or one point where the full set "
-            f"makes more than 10 % ({self.within} of {n})."
-        )
-        if untested := sum(cell.comparison.worse is None for cell in self.cells):
-            said += f" {untested} cannot be judged: too few splits, or splits that differ too much."
-        if missing := self.planned - n:
-            said += f" {missing} of the plan's {self.planned} cells {'has' if missing == 1 else 'have'} not been run."
-        return said
+        judged = sum(cell.comparison.worse is not None for cell in self.cells)
+        cell = "A cell is one data set at one size of the model"
+        if judged == 0:
+            said = f"Too few splits, or splits that differ too much, to judge any of {n} cell{'s' * (n > 1)}. {cell}."
+        else:
+            said = (
+                f"As good as the full training set in {self.held} of {'the ' * (judged < n)}{judged} "
+                f"cell{'s' * (judged > 1)}{' that can be judged' * (judged < n)}. {cell}. As good means that "
+                f"{' or '.join(names)} is not significantly worse than the full training set ({self.not_worse} of "
+                f"{judged}), and within 0.5 points of its error, or 1 point where that is above 10 % ({self.within} "
+                f"of {n})."
+            )
+            if judged < n:
+                verb = "has" if n - judged == 1 else "have"
+                said += f" The other {n - judged} {verb} too few splits, or splits that differ too much."
+        run = f"{n} {'have' if n > 1 else 'has'} been run"
+        return f"{said} The plan has {self.planned} cells, of which {run}." if n < self.planned else said
 
 
 def margin(full: Summary) -> float:

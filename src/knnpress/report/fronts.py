@@ -87,7 +87,7 @@ def wins_said(wins: list[Win], cells: list[AgainstFull]) -> str:
         return f"No other method errs significantly less than ours in any of {n} cells."
     lost = {(win.case.data.name, win.ratio) for win in wins}
     counts = Counter(title_of(win.method) for win in wins)
-    who = ", ".join(f"{name} in {count}" for name, count in counts.most_common())
+    who = "; ".join(f"{name} in {count}" for name, count in counts.most_common())
     return f"Another method errs significantly less than ours in {len(lost)} of {n} cells: {who}."
 
 
@@ -112,8 +112,8 @@ def sentences(plain: list[Case]) -> list[str]:
             quick += not any(_at_most(_seconds(cell.case, one), _seconds(cell.case, ours)) for one in ahead)
         n = len(judged)
         said.append(
-            f"In {small} of {n} cells (data sets at one size of our model), no other method that keeps as few training "
-            f"points, or none, errs significantly less than ours; in {quick} of {n}, none that answers as fast does."
+            f"In {small} of {n} cells (a cell is one data set at one size of our model), nothing that keeps as few "
+            f"points errs significantly less than ours; in {quick} of {n}, nothing that answers as fast does."
         )
     shares = [share for cell in cells if (share := cell.case.share(str(cell.case.ours), cell.ratio))]
     factors = []

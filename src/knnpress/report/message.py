@@ -110,11 +110,11 @@ def _timed(cell: AgainstFull) -> str:
         return ""
     pruned = all(record.full_search_seconds for record in runs)
     usual = metric_words(cell.case.data.geometry) or "the usual distance"
-    said = f"Times are those of a query through predict, against the full set under {usual}, searched " + (
-        "exactly, leaving out what cannot be nearest." if pruned else "by all distances."
+    said = f"Times are of one query through predict; that of the full set is an exact search under {usual}" + (
+        ", which skips points that cannot be the nearest." if pruned else " through all distances."
     )
     chosen = Counter(record.metric for record in runs if record.metric)
     for name, count in chosen.most_common():
         if name != cell.case.data.geometry:
-            said += f" {count} of {len(runs)} fits chose {metric_words(name)} instead."
+            said += f" In {count} of {len(runs)} splits, the learned model chose {metric_words(name)} instead."
     return said

@@ -34,7 +34,7 @@ def other_models(case: Case) -> Table:
     rows = [_model(case, *model) for model in models if case.summary(*model) is not None]
     return Table(
         f"{case.data.name}-models",
-        "Beside it: other models, their sizes and times",
+        "Other models, their sizes and times",
         columns,
         [("", rows)],
         note="Points of error; ▼ ours errs significantly less, ▲ significantly more, ≈ neither. A query goes through "
