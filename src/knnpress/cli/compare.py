@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         **settings,
     )
     command = found.command(args.input, more=_options(args))
-    left = {"", "descriptor", "metric", "model"}
+    left = {"", "descriptor", "points", "metric", "model"}
     header = found.header()
     print_table(header, found.rows(), right=[k for k, name in enumerate(header) if name not in left])
     print()

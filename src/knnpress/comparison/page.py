@@ -7,7 +7,7 @@ from typing import Any
 
 from knnpress.html import render
 
-_WORDS = {"", "descriptor", "metric", "model"}
+_WORDS = {"", "descriptor", "points", "metric", "model"}
 _WIDTH = 160
 
 

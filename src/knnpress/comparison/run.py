@@ -12,7 +12,16 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
-from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
+from knnpress.comparison.candidates import (
+    COLOUR,
+    GRAY,
+    KINDS,
+    RECENTERED,
+    Candidate,
+    kind_of,
+    make_descriptor,
+    sizes_of,
+)
 from knnpress.comparison.result import Comparison, recommend, table_of
 from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
 from knnpress.descriptors.images import are_gray, check_images
@@ -60,7 +69,8 @@ def compare(
         Labels of any kind, of at least two classes.
     groups : array of shape (n,) or None
         E.g. subjects, films or objects: no group is divided between what is learned from and what is held out, so that
-        errors are those on groups never seen.
+        errors are those on groups never seen. Covariance matrices are tried as they are, and also with each group
+        re-centred by its own mean (see `knnpress.descriptors.Recenter`).
     ground_cost : array of shape (d, d) or None
         For histograms: the cost of moving mass between bins.
     kind : {"auto", "images", "matrices", "histograms", "vectors", "clouds"}
@@ -131,7 +141,9 @@ def compare(
             _screen(trials, [X[int(k)] for k in rows], descriptors, views, random_state, n_jobs)
         else:
             views[None] = Points(X[rows], kind, cost)
-            _look_at(trials, None, views[None], len(X), _FIRST)
+            if kind == "matrices" and _are_mixed(codes[rows], some_groups):
+                views[RECENTERED] = _recentered(X[rows], some_groups, random_state, n_jobs)
+            _look_at(trials, views, list(views), len(X), _FIRST)
         if not trials.tried:
             raise ValueError(
                 f"nothing could be tried: {'; '.join(f'{what}: {why}' for what, why in trials.left_out)}; give more "
@@ -154,7 +166,7 @@ def compare(
         options=chosen.candidate.options(),
     )
     if refit:
-        found.best_ = _refit(chosen.candidate, X, labels, group, cost, random_state, n_jobs)
+        found.best_ = _refit(chosen.candidate, X, labels, groups, cost, random_state, n_jobs)
     return found
 
 
@@ -217,6 +229,22 @@ def _folds(y: Indices, groups: Labels | None, n_splits: int, seed: int) -> list[
     return folds
 
 
+def _are_mixed(y: Indices, groups: Labels | None) -> bool:
+    """Whether groups hold points of several classes, so that re-centring each of them can leave the classes apart."""
+    if groups is None:
+        return False
+    return len(np.unique(np.column_stack([np.unique(groups, return_inverse=True)[1], y]), axis=0)) > len(
+        np.unique(groups)
+    )
+
+
+def _recentered(X: Array, groups: Labels | None, seed: int, n_jobs: int | None) -> Points:
+    """Matrices of which each group was re-centred by its own mean, also those held out: that takes no labels."""
+    descriptor, start = make_descriptor(RECENTERED, seed, n_jobs), time.perf_counter()
+    Z = descriptor.fit_transform(X, groups=groups)
+    return Points(Z, "matrices", None, descriptor.set_params(n_jobs=None), time.perf_counter() - start)
+
+
 def _screen(
     trials: Trials,
     images: list[Any],
@@ -251,7 +279,7 @@ def _screen(
         trials.tell(f"{name}: {len(images)} images described in {seconds:.1f} s")
         ground_cost = getattr(descriptor, "ground_cost_", None)
         views[name] = Points(X, "matrices" if X.ndim == 3 else "histograms", ground_cost, descriptor, seconds)
-        _look_at(trials, name, views[name], trials.n_all, _SCREENING)
+        _look_at(trials, views, [name], trials.n_all, _SCREENING)
         _drop_worst(trials, views)
 
 
@@ -299,11 +327,18 @@ def _metrics(points: Points) -> list[str]:
     return names[:1] if points.kind == "histograms" and points.ground_cost is None else names
 
 
-def _look_at(trials: Trials, name: str | None, points: Points, n_all: int, share: float) -> None:
-    """The quickest metric, one size."""
+def _look_at(
+    trials: Trials, views: dict[str | None, Points], names: list[str | None], n_all: int, share: float
+) -> None:
+    """The quickest metric, one size; learned from only where the quicker models leave hope."""
     n_classes = len(np.unique(trials.y))
-    for candidate in _candidates(name, points, _metrics(points)[0], len(trials.y), n_all, n_classes)[:3]:
-        trials.add(candidate, points, share)
+    for number in range(3):
+        hopeful = names if len(names) == 1 or number < 2 else _best_names(trials, views)
+        for name in hopeful:
+            points = views[name]
+            candidates = _candidates(name, points, _metrics(points)[0], len(trials.y), n_all, n_classes)
+            if number < len(candidates):
+                trials.add(candidates[number], points, share)
 
 
 def _look_closer(trials: Trials, views: dict[str | None, Points], n_all: int) -> None:
@@ -339,7 +374,7 @@ def _refit(
     candidate: Candidate,
     X: Any,
     y: Labels,
-    groups: Labels | None,
+    groups: ArrayLike | None,
     ground_cost: Array | None,
     seed: int,
     n_jobs: int | None,
@@ -350,7 +385,7 @@ def _refit(
         descriptor = make_descriptor(candidate.descriptor, seed, n_jobs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the comparison took these images as they are
-            X = descriptor.fit_transform(X)
+            X = descriptor.fit_transform(X, **({"groups": groups} if candidate.descriptor == RECENTERED else {}))
         ground_cost = getattr(descriptor, "ground_cost_", None)
     model = candidate.build(ground_cost, seed, n_jobs)
     model.fit(X, y, **({} if groups is None else {"groups": groups}))
