@@ -262,7 +262,7 @@ def test_matrices_of_people_are_re_centred_where_that_helps(quick, rng):
     assert found.recommended_["descriptor"] == "re-centred"
     assert found.recommended_["error"] < min(row["error"] for row in found.table_ if row["descriptor"] is None) - 0.1
     assert "Recommended: re-centred points, " in repr(found)
-    assert "of a new group, predict and evaluate need many points at once" in repr(found)
+    assert "To classify a new group, give many of its points at once" in repr(found)
     assert found.header()[1] == "points"
     assert {row[1] for row in found.rows()} == {"as given", "re-centred"}
     assert "--recenter" in found.command("points.npz")

@@ -87,7 +87,7 @@ def _recentered(args: argparse.Namespace, X: Any, names: Labels, groups: Labels 
         raise ValueError("--recenter brings the mean of each group to the identity; say which with --groups NAME")
     descriptor = Recenter(n_jobs=args.jobs)
     X = descriptor.fit_transform(X, groups=groups)
-    said = f"re-centred by {args.groups}: {len(descriptor.groups_)} groups"
+    said = f"re-centred by {args.groups}: {len(np.unique(groups))} groups"
     return TrainingSet(X, names, None, descriptor, time.perf_counter() - start, groups, said)
 
 

@@ -35,7 +35,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], table: Sequence
     place = list(header).index("95 %")
     top = max(row["high"] for row in table)
     columns = [(name, "words" if name in _WORDS else "", name in _WORDS) for name in header]
-    columns[place] = (f"0 to {100 * top:.0f} %", "words", False)
+    columns[place] = (f"95 %, on 0 to {100 * top:.0f}", "words", False)
     columns[0], columns[-1] = ("choice", "", True), ("note", "words", True)
     lines = []
     for cells, row in zip(rows, table, strict=True):

@@ -80,7 +80,7 @@ class Comparison:
         images = self._kind == "images"
         first = ["descriptor"] if images else ["points"] if self._has_descriptors else []
         last = ["describe s"] if images else []
-        return ["", *first, "metric", "model", "prototypes", "kB", "error %", "95 %", "µs/query", *last, "learn s", ""]
+        return ["", *first, "metric", "model", "error %", "95 %", "prototypes", "kB", "µs/query", *last, "learn s", ""]
 
     def rows(self) -> list[list[str]]:
         """The table as it is shown."""
@@ -95,10 +95,10 @@ class Comparison:
                     *first,
                     row["metric"],
                     _METHODS[row["method"]],
-                    str(row["n_prototypes"]),
-                    _short(row["kilobytes"]),
                     f"{100 * row['error']:.1f}",
                     f"{100 * row['low']:.1f}–{100 * row['high']:.1f}",
+                    str(row["n_prototypes"]),
+                    _short(row["kilobytes"]),
                     _short(row["microseconds_per_query"]),
                     *last,
                     _short(row["seconds_to_learn"]),
@@ -148,8 +148,8 @@ class Comparison:
             )
         if row["descriptor"] == RECENTERED:
             said.append(
-                "Re-centring moves the mean of each group to the identity, without labels; of a new group, predict "
-                "and evaluate need many points at once, and --groups."
+                "Re-centring moves the mean of each group to the identity, and needs no labels. To classify a new "
+                "group, give many of its points at once, and its name as --groups."
             )
         if self._n_compared < self._n_points:
             said.append(f"Compared on a sample of {self._n_compared} of {self._n_points} points.")

@@ -27,6 +27,7 @@ from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopele
 from knnpress.descriptors.images import are_gray, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
+from knnpress.geometries.spd import check_spd
 from knnpress.parameters import check_values
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Indices, Labels
@@ -195,7 +196,10 @@ def _checked(X: Any, kind: str) -> Any:
         if kind == "clouds" and isinstance(X, Clouds):
             return X
         raise TypeError(f"X is {type(X).__name__} and kind is {kind!r}; clouds are given as knnpress.Clouds")
-    return as_float_array(X, "X")
+    array = as_float_array(X, "X")
+    if kind == "matrices" and not (array.ndim == 3 and array.shape[1] == array.shape[2]):
+        check_spd(array)  # says what is wrong with the shape, once instead of once for every candidate
+    return array
 
 
 def _sample(y: Indices, most: int, seed: int) -> Indices:
