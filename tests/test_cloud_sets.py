@@ -11,6 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
 
 import knnpress as kp
+from knnpress.datasets import load_groups, load_points
+from knnpress.datasets.points import read_raw_points
 from knnpress.exceptions import InvalidPointError
 
 
@@ -83,6 +85,25 @@ def test_files_hold_the_same_clouds(tmp_path):
     (tmp_path / "other.npz").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match=r"other\.npz holds no clouds"):
         kp.Clouds.load(tmp_path / "other.npz")
+
+
+def test_labels_are_saved_beside_the_clouds(tmp_path):
+    clouds = kp.Clouds.from_list([[[0.0]], [[1.0], [2.0]], [[3.0]]])
+    path = tmp_path / "clouds.npz"
+    clouds.save(path)
+    with pytest.raises(ValueError, match=r"has no labels; save them beside the clouds, clouds.save\(path, y=labels\)"):
+        load_points(path)
+    clouds.save(path, y=["a", "b", "a"], author=np.array([1, 2, 3]))
+    data = load_points(path)
+    assert data.X == clouds == kp.Clouds.load(path)
+    assert (data.class_names, data.y.tolist()) == (("a", "b"), [0, 1, 0])
+    assert load_groups(path, "author").tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"y has shape \(2,\); give one entry for each of 3 clouds"):
+        clouds.save(path, y=["a", "b"])
+    with pytest.raises(ValueError, match=r"index is what the clouds themselves consist of"):
+        clouds.save(path, index=[1, 2, 3])
+    with pytest.raises(ValueError, match=r"holds clouds, which were checked as they were read"):
+        read_raw_points(path)
 
 
 def test_equality_sees_points_weights_and_cuts():

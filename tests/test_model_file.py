@@ -797,3 +797,28 @@ def test_a_pickle_is_recognised(dump, tmp_path):
         dump(kp.SNC(), file)
     with pytest.raises(ModelFileError, match=r"from joblib\.dump or the like; joblib\.load reads it, if you trust it"):
         kp.load(tmp_path / "model.pkl")
+
+
+def test_arrays_that_are_equal_are_written_once(path, rng):
+    texts, vectors = ["boat ship", "queen king"] * 10, rng.normal(size=(400, 30))
+    words = ["boat", "ship", "queen", "king", *(f"word{k}" for k in range(396))]
+    model = kp.DescriptorClassifier(descriptors.WordClouds(vectors, words), kp.SWC(n_prototypes=2, n_points=2, **FIXED))
+    model.fit(texts, np.arange(20) % 2)
+    model.save(path)
+    assert path.stat().st_size < 1.5 * (vectors.nbytes + np.array(words).nbytes)
+    again = kp.load(path)
+    assert_array_equal(again.descriptor.vectors, vectors)
+    assert_array_equal(again.descriptors_[0].vectors, vectors)
+    assert_array_equal(again.predict_proba(texts), model.predict_proba(texts))
+    kp.save(again, path.with_name("again.knnp"))
+    assert path.with_name("again.knnp").read_bytes() == path.read_bytes()
+
+
+def test_layouts_and_types_are_told_apart_where_arrays_look_equal(path, rng):
+    C = rng.normal(size=(30, 30))
+    model = kp.SNC(**QUICK).fit(*labelled(histograms, 40, 3))
+    model.extra_ = [C, np.asfortranarray(C), C.view(np.int64), C.copy(), C[:15]]
+    model.save(path)
+    for one, other in zip(kp.load(path).extra_, model.extra_, strict=True):
+        assert_array_equal(one, other)
+        assert (one.dtype, one.flags.f_contiguous) == (other.dtype, other.flags.f_contiguous)

@@ -286,10 +286,23 @@ class Clouds:
         size = f"{low}" if low == high else f"{low} to {high}"
         return f"Clouds({n} cloud{'s' * (n != 1)} of {size} point{'s' * (high != 1)} in {d} dimension{'s' * (d != 1)})"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to one .npz file, replaced in one step; shared points are written once."""
+    def save(self, path: str | os.PathLike[str], **more: ArrayLike) -> None:
+        """Write to one .npz file, replaced in one step; shared points are written once.
+
+        Parameters
+        ----------
+        path : path
+        **more : arrays of shape (n,)
+            Labels and groups to be kept beside the clouds, by name, e.g. ``y=labels, author=authors``. The command
+            line takes the labels from y.
+        """
+        for name, array in more.items():
+            if name in _ARRAYS:
+                raise ValueError(f"{name} is what the clouds themselves consist of; give the array another name")
+            if np.shape(array) != (len(self),):
+                raise ValueError(f"{name} has shape {np.shape(array)}; give one entry for each of {len(self)} clouds")
         with replacing(_path(path)) as file:
-            np.savez(file, **self.arrays())  # type: ignore[arg-type]
+            np.savez(file, **self.arrays(), **{name: np.asarray(array) for name, array in more.items()})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Clouds:

@@ -40,6 +40,7 @@ _NUMBERS |= {"float16", "float32", "float64"}
 _VALUE_BYTES = 120  # that a value of JSON takes, with what is made of it
 _ROOM, _TIMES = 2**25, 3  # bytes that values of JSON may take in any case, and by the size of the file
 _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
+_SMALL = 1024  # bytes of an array that is written again rather than referred to
 _LONG = 16  # floats from which a list is better kept as a tensor
 
 
@@ -140,8 +141,16 @@ def _checksum(about: dict[str, Any], names: Iterable[str], tensor: Callable[[str
     for name in sorted(names):
         array = tensor(name)
         digest.update(f"{name} {array.dtype.name} {array.shape}".encode(errors="surrogatepass"))
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        digest.update(_bytes(array))
     return digest.hexdigest()
+
+
+def _bytes(array: Array) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _digest(array: Array) -> bytes:
+    return hashlib.sha256(_bytes(array)).digest()
 
 
 def _verify(about: dict[str, Any], file: Any) -> None:
@@ -181,10 +190,11 @@ def _is_fitted_name(name: str) -> bool:
 
 
 class _Writer:
-    """From values to JSON; arrays go to `tensors`, under the name of where they were found."""
+    """From values to JSON; arrays go to `tensors`, under the name of where they were found, and equal ones once."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Array] = {}
+        self._written: dict[Any, str] = {}
 
     def code(self, value: Any, where: str) -> Any:
         """What stands for a value in JSON: itself, or an object whose first key says what it is."""
@@ -234,6 +244,10 @@ class _Writer:
             if any(isinstance(item, (list, tuple, dict, np.ndarray, BaseEstimator)) for item in items):
                 raise TypeError(f"cannot save {where}: an array of objects other than text and numbers")
             return {"objects": [self.code(item, f"an element of {where}") for item in items], "shape": array.shape}
+        layout = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        same = (array.dtype.str, array.shape, layout, _digest(array)) if array.nbytes > _SMALL else None
+        if same in self._written:
+            return {"same": self._written[same]}
         code: dict[str, Any] = {}
         if array.flags.f_contiguous and not array.flags.c_contiguous:
             code["order"] = "F"  # BLAS may round otherwise in another layout
@@ -246,7 +260,10 @@ class _Writer:
         elif _is_symmetric(array):
             code["symmetric"] = True
             array = array[..., *np.tril_indices(array.shape[-1])]
-        return {"array": self.tensor(array, where), **code}
+        name = self.tensor(array, where)
+        if same is not None:
+            self._written[same] = name
+        return {"array": name, **code}
 
     def tensor(self, array: Array, where: str) -> str:
         name = where if where not in self.tensors else f"{where} ({len(self.tensors)})"
@@ -267,6 +284,7 @@ class _Reader:
 
     def __init__(self, file: Any) -> None:
         self.file, self.unread = file, set(file.keys())
+        self._arrays: dict[str, Array] = {}
 
     def value(self, code: Any) -> Any:
         if isinstance(code, list):
@@ -284,7 +302,11 @@ class _Reader:
             return {self.value(k): self.value(v) for k, v in code["dict"]}
         if kind in ("array", "objects"):
             array = self.array(code)
+            if kind == "array":
+                self._arrays[code["array"]] = array
             return array[()] if code.get("scalar") else array
+        if kind == "same":  # as one that was read before; they share their numbers, so that the model stays as small
+            return self._arrays[code["same"]]
         if kind == "clouds":
             arrays = {name: self.tensor(tensor) for name, tensor in code["clouds"].items()}
             return Clouds.from_arrays(arrays, "its clouds")

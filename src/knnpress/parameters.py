@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+
+_FEW = 20  # numbers or items that are printed one by one
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,40 @@ class Rule:
     holds: Callable[[Any], bool]
     wanted: str
     error: type[Exception] = ValueError
+
+
+class _ShownAs:
+    """Stands for a large value where it is printed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def brief_repr(estimator: BaseEstimator, n_char_max: int = 700) -> str:
+    """What scikit-learn's repr gives, but with the shapes of large arrays for their numbers."""
+    shown = copy(estimator)
+    for name, value in estimator.get_params(deep=False).items():
+        setattr(shown, name, _in_brief(value))
+    return BaseEstimator.__repr__(shown, n_char_max)
+
+
+def _in_brief(value: Any) -> Any:
+    """A value to print: itself, or what stands for it where it is or holds a large array."""
+    if isinstance(value, BaseEstimator):
+        params = value.get_params(deep=False).values()
+        large = any(_in_brief(param) is not param for param in params)
+        return _ShownAs(" ".join(brief_repr(value).split())) if large else value
+    if isinstance(value, (list, tuple)) and any(isinstance(item, BaseEstimator) for item in value):
+        shown = [_in_brief(item) for item in value]
+        return shown if any(a is not b for a, b in zip(shown, value, strict=True)) else value
+    if isinstance(value, np.ndarray) and value.size > _FEW:
+        return _ShownAs(f"<{' x '.join(map(str, value.shape))} array>")
+    if isinstance(value, (list, tuple)) and len(value) > _FEW:
+        return _ShownAs(f"<{len(value)} items>")
+    return value
 
 
 def brief(value: Any) -> str:

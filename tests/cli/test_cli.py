@@ -20,6 +20,7 @@ from scipy.io import savemat
 from sklearn.metrics import confusion_matrix
 
 import knnpress as kp
+import knnpress.cli.contents
 import knnpress.cli.inspect
 from knnpress import compression, descriptors
 from knnpress.cli import COMMANDS, main
@@ -274,6 +275,64 @@ def test_inspect_shows_the_words_of_a_model_of_documents(tmp_path, knnpress_main
     sea = next(line for line in out.splitlines() if line.strip().startswith("sea") and "%" in line)
     assert "boat" in sea
     assert "rook" not in sea
+
+
+@pytest.fixture
+def sea_or_chess(tmp_path):
+    """A model of texts, and a folder of texts."""
+    words = kp.descriptors.WordClouds(np.eye(4), ["boat", "sail", "rook", "pawn"])
+    texts = ["boat sail", "boat boat sail", "sail", "rook pawn", "pawn", "rook rook"]
+    plain = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "max_iter": 3}
+    clf = kp.DescriptorClassifier(words, kp.SWC(2, n_points=2, **plain)).fit(texts, ["sea"] * 3 + ["chess"] * 3)
+    clf.save(tmp_path / "m.knnp")
+    for place, text in (("sea/1", "The boat."), ("chess/a/1", "Rook takes pawn."), ("2", "A sail!")):
+        (tmp_path / "texts" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / f"{place}.txt").write_text(text, encoding="utf-8")
+    return tmp_path / "m.knnp", tmp_path / "texts"
+
+
+def test_models_of_documents_are_asked_about_text_files(sea_or_chess, tmp_path, knnpress_main):
+    model, texts = sea_or_chess
+    assert knnpress_main("predict", model, texts, "-o", tmp_path / "out.csv")[0] == 0
+    rows = read_csv(tmp_path / "out.csv")
+    assert [row[:2] for row in rows] == [["2.txt", "sea"], ["chess/a/1.txt", "chess"], ["sea/1.txt", "sea"]]
+    status, out, _ = knnpress_main("predict", model, texts / "2.txt", texts / "sea")
+    assert status == 0
+    assert [line.split(",")[1] for line in out.split()[1:]] == ["sea", "sea"]
+    status, out, _ = knnpress_main("evaluate", model, texts)
+    assert status == 0
+    assert re.search(r"items +2\nwrong +0\n", out)
+
+
+def test_texts_that_a_model_cannot_take_are_named(sea_or_chess, tmp_path, knnpress_main):
+    model, texts = sea_or_chess
+    (texts / "sea" / "odd.txt").write_text("Nothing that it knows.", encoding="utf-8")
+    status, _, err = knnpress_main("predict", model, texts)
+    assert status != 0
+    assert "sea/odd.txt has no word that" in err
+    assert "1 of 4 texts; leave such texts out, with --skip-bad" in err
+    assert len(knnpress_main("predict", model, texts, "--skip-bad")[1].split()) == 4
+    (texts / "sea" / "odd.txt").write_bytes(b"\xff\xfe\xff")
+    for given, said in [
+        ([texts], "odd.txt is not UTF-8 text"),
+        ([tmp_path / "none"], "is not there; give a folder of .txt files"),
+        ([model], "takes texts; give a folder of .txt files"),
+        ([tmp_path / "empty"], "holds no .txt files"),
+    ]:
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        status, _, err = knnpress_main("predict", model, *given)
+        assert status != 0
+        assert said in err
+    assert "no sub-folders to tell the classes" in knnpress_main("evaluate", model, texts / "chess" / "a")[2]
+    assert "--labels is for points" in knnpress_main("evaluate", model, texts, "--labels", "y.csv")[2]
+
+
+def test_inspect_says_on_how_many_folds_a_setting_was_tried(tmp_path, capsys):
+    one = {"metric": "jbld", "error": 0.25, "standard_error": 0.0, "n_folds": 1, "chosen": False}
+    knnpress.cli.contents._print_selection([one, one | {"n_folds": 5, "standard_error": 0.01, "chosen": True}])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert lines[0][:2] == ["25.00%", "1"]
+    assert lines[1][:5] == ["*", "25.00%", "±", "1.00%", "5"]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,6 +258,62 @@ def test_errors_of_the_table_are_those_of_scikit_learn(quick, rng):
     assert full["error"] == pytest.approx(1 - cross_val_score(KNeighborsClassifier(1), X, y, cv=folds).mean())
 
 
+def people(rng, n=120):
+    """Matrices of two classes, from six people, each with sensors that mix in another way."""
+    who, y = np.arange(n) % 6, np.arange(n) // 6 % 2
+    mixing = rng.normal(size=(6, 3, 3))
+    mixing = (mixing @ mixing.transpose(0, 2, 1) + 0.1 * np.eye(3))[who]
+    A = mixing @ (rng.normal(size=(n, 3, 40)) * np.array([[1, 2, 1], [2, 1, 1]])[y][..., None])
+    return A @ A.transpose(0, 2, 1), y, who
+
+
+def test_matrices_of_people_are_re_centred_where_that_helps(quick, rng):
+    X, y, who = people(rng)
+    names = np.array(["anna", "ben", "carla", "dan", "eva", "finn"])[who]
+    found = kp.compare(X, y, groups=names, minutes=1, n_splits=3, n_jobs=1)
+    assert {row["descriptor"] for row in found.table_} == {None, "re-centred"}
+    assert found.recommended_["descriptor"] == "re-centred"
+    assert found.recommended_["error"] < min(row["error"] for row in found.table_ if row["descriptor"] is None) - 0.1
+    assert "Recommended: re-centred points, " in repr(found)
+    assert "To classify a new group, give many of its points at once" in repr(found)
+    assert found.header()[1] == "points"
+    assert {row[1] for row in found.rows()} == {"as given", "re-centred"}
+    assert "--recenter" in found.command("points.npz")
+    X_new, y_new, _ = people(np.random.default_rng(5), 60)
+    assert found.best_.predict(X[who == 1], groups="ben").shape == (20,)
+    assert_array_equal(found.best_.known_groups, np.unique(names))
+    assert found.best_.score(X_new, y_new, groups=[f"new {k % 6}" for k in range(60)]) > 0.8
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(120) // 6 % 2 + 2 * (np.arange(120) % 6)], ids=["none", "pure"])
+def test_without_groups_of_several_classes_nothing_is_re_centred(quick, rng, groups):
+    X, y, _ = people(rng)
+    found = kp.compare(X, y, groups=groups, minutes=1, n_splits=3, n_jobs=1, refit=False)
+    assert {row["descriptor"] for row in found.table_} == {None}
+    assert found.header()[1] == "metric"
+
+
+def test_what_takes_longer_than_what_was_too_slow_is_not_tried():
+    tried = Candidate(None, "matrices", "learned", "tangent", 80)
+    for other, surely in [
+        (Candidate(None, "matrices", "learned", "tangent", 320), True),
+        (Candidate(None, "matrices", "learned", "jbld", 80), True),
+        (Candidate("re-centred", "matrices", "learned", "tangent", 80), True),
+        (Candidate(None, "matrices", "learned", "tangent", 2), False),
+        (Candidate(None, "matrices", "learned", "jbld", 2), False),
+        (Candidate(None, "matrices", "full", "jbld", 4000), False),
+        (Candidate("gabor", "matrices", "learned", "tangent", 80), False),
+    ]:
+        assert other.takes_no_less_than(tried) == surely, other
+    trials = trials_of([[True, False]], [1.0])
+    assert trials.tried
+    trials.go_on = lambda trial, *_: setattr(trial, "stopped", "too slow for the time given")
+    assert trials.add(tried, None) is None
+    trials.go_on = None  # is not called
+    assert trials.add(Candidate(None, "matrices", "learned", "tangent", 320), None) is None
+    assert [why for _, why in trials.left_out] == ["too slow for the time given"] * 2
+
+
 def test_groups_are_held_out_whole(quick, rng):
     groups = np.arange(120) // 6
     y = groups % 2
@@ -503,6 +560,39 @@ def test_a_file_of_points_is_compared(quick, kind, tmp_path, capsys, monkeypatch
     assert "descriptor " not in out
     assert all(metric in out for metric in KINDS[kind].metrics)
     assert recommended(out)[-2:] == ["--groups", "person"]
+
+
+def test_the_command_re_centres(tmp_path, rng):
+    X, y, who = people(rng)
+    np.savez(tmp_path / "points.npz", X=X, y=y, person=who)
+    candidate = Candidate("re-centred", "matrices", "means", "tangent", 2)
+    best = _refit(candidate, X, y.astype(str), who, None, 0, 1)
+    path = str(tmp_path / "model.knnp")
+    told = ["compress", str(tmp_path / "points.npz"), "-o", path, *candidate.options(), "--groups", "person"]
+    assert main(told) == 0
+    made = kp.load(path)
+    assert_array_equal(made.classifier_.prototypes_, best.classifier_.prototypes_)
+    assert_array_equal(made.predict(X, groups=who).astype(str), best.predict(X, groups=who))
+    assert main(["predict", path, str(tmp_path / "points.npz"), "--groups", "person", "-o", path + ".csv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["matrices.npz"], "say which with --groups NAME"),
+        (["vectors.npz", "--groups", "person"], "--recenter is for covariance matrices; vectors.npz holds vectors"),
+        (["clouds.npz", "--groups", "person"], "--recenter is for covariance matrices; clouds.npz holds clouds"),
+        (["photos"], "--recenter is for a file of covariance matrices; photos is a folder of images"),
+    ],
+)
+def test_compress_says_what_cannot_be_re_centred(arguments, said, tmp_path, capsys, monkeypatch, rng):
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    for kind in ("matrices", "vectors", "clouds"):
+        np.savez(f"{kind}.npz", **points_of(kind, rng))
+    status, _, err = run(capsys, "compress", *arguments, "-o", "model.knnp", "--recenter")
+    assert status != 0
+    assert said in err
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ import csv
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.testing import assert_allclose
+from sklearn.pipeline import make_pipeline
 
 import knnpress as kp
+from knnpress.descriptors import Recenter
 from knnpress.estimators.outliers import LEVELS, average_levels, class_levels, rejecting
 
 
@@ -182,3 +185,13 @@ def test_the_command_line_marks_what_it_rejects(fitted, rng, tmp_path, capsys):
     plain.save(tmp_path / "p.knnp")
     assert main(["predict", str(tmp_path / "p.knnp"), str(tmp_path / "x.npy"), "--reject", "0.05"]) != 0
     assert "which rejects nothing" in capsys.readouterr().err
+
+
+def test_a_pipeline_passes_reject_on_where_metadata_are_routed(rng):
+    A, who = rng.normal(size=(40, 3, 9)), np.arange(40) % 2
+    X = A @ A.transpose(0, 2, 1)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = make_pipeline(Recenter(), kp.SCC(n_prototypes=4, max_iter=3, gamma="scale", prior=1.0))
+        model.fit(X, np.arange(40) // 20, groups=who)
+        labels = model.predict(X, groups=who, reject=0.9, reject_label=-1)
+    assert (labels == -1).any()

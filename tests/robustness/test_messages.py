@@ -8,7 +8,7 @@ from PIL import Image
 
 import knnpress as kp
 from knnpress.cli import main
-from knnpress.descriptors import RegionCovariance, images
+from knnpress.descriptors import BagOfWords, RegionCovariance, SignalCovariance, WordClouds, images
 from knnpress.estimators import checks
 
 
@@ -28,6 +28,45 @@ def test_the_representation_of_shc_does_not_print_the_matrix():
     text = repr(kp.SHC(cost, n_prototypes=7))
     assert text == "SHC(ground_cost=<100 x 100 array>, n_prototypes=7)"
     assert repr(kp.SHC()) == "SHC()"
+    both = kp.DescriptorClassifier(BagOfWords(), kp.SHC(cost))
+    assert repr(both) == "DescriptorClassifier(classifier=SHC(ground_cost=<100 x 100 array>), descriptor=BagOfWords())"
+
+
+def test_the_representation_of_word_clouds_does_not_print_the_vectors():
+    words = WordClouds(np.zeros((99, 50)), [f"word {k}" for k in range(99)], n_words=30)
+    text = "WordClouds(n_words=30, vectors=<99 x 50 array>, vocabulary=<99 items>)"
+    assert repr(words) == text
+    model = kp.DescriptorClassifier([words], kp.SWC())
+    assert repr(model) == f"DescriptorClassifier(classifier=SWC(), descriptor=[{text}])"
+    assert model.descriptor[0] is words
+    assert len(words.vocabulary) == 99
+
+
+def test_signals_given_as_matrices_are_told_what_makes_matrices(tmp_path, rng, capsys):
+    signals, y = rng.normal(size=(20, 3, 50)), np.arange(20) % 2
+    with pytest.raises(ValueError, match=r"Of signals, .*SignalCovariance makes such matrices"):
+        kp.SCC().fit(signals, y)
+    np.savez(tmp_path / "signals.npz", X=signals, y=y)
+    for command in ("compare", "doctor"):
+        assert main([command, str(tmp_path / "signals.npz")]) != 0
+        said = "".join(capsys.readouterr())
+        assert said.count("SignalCovariance") == 1
+
+
+def test_a_folder_of_texts_is_told_what_makes_points_of_texts(tmp_path, capsys):
+    (tmp_path / "news" / "sport").mkdir(parents=True)
+    (tmp_path / "news" / "sport" / "1.txt").write_text("A goal in the last minute.")
+    for command in (["compare"], ["compress", "-o", str(tmp_path / "model.knnp")], ["doctor"]):
+        assert main([command[0], str(tmp_path / "news"), *command[1:]]) != 0
+        assert "WordClouds makes points" in "".join(capsys.readouterr())
+
+
+def test_a_flat_channel_is_told_at_the_line_of_the_user(rng):
+    signals = rng.normal(size=(4, 3, 50))
+    signals[1, 2] = 0.0
+    with pytest.warns(UserWarning, match="channel 2 of X.1. is flat") as told:
+        SignalCovariance("oas").fit_transform(signals)
+    assert [one.filename for one in told] == [__file__]
 
 
 @pytest.mark.parametrize("model", [kp.SCC, kp.SNC])

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     except ValueError as error:
         raise named(error, X) from error
     command = found.command(args.input, more=_options(args))
-    left = {"", "descriptor", "metric", "model", "folds"}
+    left = {"", "descriptor", "points", "metric", "model", "folds"}
     header = found.header()
     print_table(header, found.rows(), right=[k for k, name in enumerate(header) if name not in left])
     print()

@@ -43,6 +43,11 @@ def add_parser(commands: Any) -> None:
         help=f"{', '.join(METRICS)} (default: what suits the points best)",
     )
     add_groups_to_hold_out(parser)
+    parser.add_argument(
+        "--recenter",
+        action="store_true",
+        help="of covariance matrices, bring the mean of each group (--groups) to the identity first",
+    )
 
 
 def run(args: argparse.Namespace) -> None:

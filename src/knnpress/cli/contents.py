@@ -123,7 +123,8 @@ def _print_selection(tried: list[dict[str, Any]]) -> None:
     rows = [
         [
             "*" if one["chosen"] else "",
-            f"{one['error']:.2%} ± {one['standard_error']:.2%}" if "error" in one else "",
+            _error_of(one) if "error" in one else "",
+            str(one.get("n_folds", "")),
             ", ".join(
                 f"{name} {value if isinstance(value, str) else _brief(value)}" for name, value in setting.items()
             ),
@@ -132,7 +133,12 @@ def _print_selection(tried: list[dict[str, Any]]) -> None:
     ]
     if rows:
         print()
-        print_table(["chosen", "held-out error", "setting"], rows, right=(1,))
+        print_table(["chosen", "held-out error", "folds", "setting"], rows, right=(1, 2))
+
+
+def _error_of(one: dict[str, Any]) -> str:
+    """What a setting erred on held-out points; of a single fold nobody knows how much that is chance."""
+    return f"{one['error']:.2%}" + ("" if one.get("n_folds") == 1 else f" ± {one['standard_error']:.2%}")
 
 
 def _prototype_facts(classifier: Any) -> dict[str, str]:
@@ -160,6 +166,8 @@ def _brief(value: Any) -> str:
     if isinstance(value, BaseEstimator):
         params = [(name, v) for name, v in value.get_params(deep=False).items() if v is not None]
         return f"{type(value).__name__}({', '.join(f'{name}={_brief(v)}' for name, v in params)})"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {v if isinstance(v, str) else _brief(v)}" for name, v in value.items())
     if isinstance(value, (list, tuple)) and len(value) > _SHORT:
         return f"{len(value)} values, the last {_brief(value[-1])}"
     return f"{value:.6g}" if isinstance(value, float) else repr(value)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from knnpress.cli.pictures import describe, find_pictures
+from knnpress.cli.texts import read_texts, takes_texts
 from knnpress.datasets import load_points, load_unlabelled
 from knnpress.datasets.points import read_array
 from knnpress.estimators import DescriptorClassifier
@@ -59,6 +60,8 @@ def open_model(path: Path, n_jobs: int | None) -> DescriptorClassifier:
 def read_queries(model: DescriptorClassifier, args: argparse.Namespace, labelled: bool) -> Queries:
     """The points that a model is asked about; with their classes, if they must be known."""
     paths = list(args.inputs)
+    if takes_texts(model):
+        return _read_documents(model, args, labelled)
     files = [path for path in paths if path.suffix in POINT_FILES and not path.is_dir()]
     if model.takes_images and files:
         raise ValueError(f"{args.model} was made from images, and {files[0]} holds points; give a folder or images")
@@ -72,6 +75,16 @@ def read_queries(model: DescriptorClassifier, args: argparse.Namespace, labelled
     X, items, labels = _read_points(files[0], args, labelled) if files else _read_images(model, args, labelled)
     X = _describe(model, X, args.model, files[0] if files else None, args.groups)
     return Queries(X, items, labels, time.perf_counter() - start)
+
+
+def _read_documents(model: DescriptorClassifier, args: argparse.Namespace, labelled: bool) -> Queries:
+    start = time.perf_counter()
+    if labelled and args.labels is not None:
+        raise ValueError("--labels is for points; the class of a text is the sub-folder that it is in")
+    texts = read_texts(args.inputs, labelled, model.descriptors_[0], args.model, args.skip_bad)
+    X = model.describe([text.words for text in texts])
+    labels = np.array([text.folder for text in texts]) if labelled else None
+    return Queries(X, [text.item for text in texts], labels, time.perf_counter() - start)
 
 
 def read_points(model: DescriptorClassifier, path: Path, model_path: Path, groups: str | None) -> Array:

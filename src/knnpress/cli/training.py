@@ -18,6 +18,7 @@ from knnpress.cli.pictures import describe, make_descriptor, usual_descriptor
 from knnpress.clouds import Clouds
 from knnpress.datasets import ImageDataset, load_groups, load_image_folder, load_points, open_zarr
 from knnpress.datasets.stored import is_zarr
+from knnpress.descriptors import Recenter
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.described import joined
 from knnpress.geometries import CloudSinkhorn, Geometry, Sinkhorn, as_geometry, geometry_name
@@ -60,9 +61,13 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
         data = load_points(args.input, args.labels)
         names = np.array(data.class_names)[data.y]
         groups = read_groups(args)
+        if getattr(args, "recenter", False):
+            return _recentered(args, data.X, names, groups, start)
         return TrainingSet(data.X, names, data.ground_cost, None, time.perf_counter() - start, groups)
     if args.labels is not None:
         raise ValueError("--labels is for points; the class of an image is the sub-folder that it is in")
+    if getattr(args, "recenter", False):
+        raise ValueError(f"--recenter is for a file of covariance matrices; {args.input} is a folder of images")
     folder = load_image_folder(args.input, masks=args.masks, depth=args.depth)
     name = args.descriptor or usual_descriptor(folder.images)
     described_by = name if args.descriptor else f"{name}, the default here; knnpress compare finds what suits best"
@@ -72,6 +77,22 @@ def read_training_set(args: argparse.Namespace) -> TrainingSet:
     cost, groups = getattr(descriptor, "ground_cost_", None), read_groups(args, folder)
     groups = None if groups is None else groups[rows]
     return TrainingSet(X, names, cost, descriptor, time.perf_counter() - start, groups, described_by)
+
+
+def _recentered(args: argparse.Namespace, X: Any, names: Labels, groups: Labels | None, start: float) -> TrainingSet:
+    """Matrices of which each group was re-centred by its own mean."""
+    if isinstance(X, Clouds) or X.ndim != 3:
+        raise ValueError(f"--recenter is for covariance matrices; {args.input} holds {_kind_of_points(X)}")
+    if groups is None:
+        raise ValueError("--recenter brings the mean of each group to the identity; say which with --groups NAME")
+    descriptor = Recenter(n_jobs=args.jobs)
+    X = descriptor.fit_transform(X, groups=groups)
+    said = f"re-centred by {args.groups}: {len(np.unique(groups))} groups"
+    return TrainingSet(X, names, None, descriptor, time.perf_counter() - start, groups, said)
+
+
+def _kind_of_points(X: Any) -> str:
+    return "clouds" if isinstance(X, Clouds) else "matrices" if len(X.shape) == 3 else "vectors or histograms"
 
 
 def read_groups(args: argparse.Namespace, folder: ImageDataset | None = None) -> Labels | None:
@@ -97,8 +118,9 @@ def read_groups(args: argparse.Namespace, folder: ImageDataset | None = None) ->
 
 def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
     """The points of a zarr store, which stay there for what can learn from them there."""
-    if getattr(args, "groups", None) is not None:
-        raise ValueError(f"{args.input} is a zarr store, for which there is no --groups; give a .npz file")
+    for option in ("groups", "recenter"):
+        if getattr(args, option, None):
+            raise ValueError(f"{args.input} is a zarr store, for which there is no --{option}; give a .npz file")
     if args.descriptor is not None or args.labels is not None:
         raise ValueError(f"{args.input} holds points and labels, which need no --descriptor and no --labels")
     data = open_zarr(args.input)
@@ -115,7 +137,7 @@ def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
 def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
     """The classifier that was asked for, or that suits the points; not fitted."""
     clouds, matrices = isinstance(data.X, Clouds), len(data.X.shape) == 3
-    kind = "clouds" if clouds else "matrices" if matrices else "vectors or histograms"
+    kind = _kind_of_points(data.X)
     metric = getattr(args, "metric", None)
     flat_method = "snc" if data.ground_cost is None else "shc"
     method = args.method or ("swc" if clouds else "scc" if matrices else flat_method)

@@ -82,6 +82,8 @@ _MADE = {
     "color-histogram": descriptors.ColorHistogram,
     "grid-histogram": descriptors.GridHistogram,
 }
+#: Stands where a descriptor's name does: matrices of which each group was re-centred
+RECENTERED = "re-centred"
 _SHARES = (0.02, 0.08)  # of the points, as prototypes, beside one per class
 
 
@@ -92,7 +94,7 @@ class Candidate:
     Attributes
     ----------
     descriptor : str or None
-        None: the points are as they were given.
+        None: the points are as they were given. `RECENTERED`: as `Recenter` made them.
     kind : {"matrices", "histograms", "vectors", "clouds"}
     method : {"learned", "full", "means"}
         Learned prototypes, all points, or the mean of each class.
@@ -119,11 +121,22 @@ class Candidate:
 
     def options(self) -> list[str]:
         """What ``knnpress compress`` is to be told."""
-        told = [] if self.descriptor is None else ["--descriptor", self.descriptor]
+        told = ["--recenter"] if self.descriptor == RECENTERED else []
+        told += ["--descriptor", self.descriptor] if self.descriptor not in (None, RECENTERED) else []
         learner = KINDS[self.kind].learner
         told += ["--method", {"learned": learner, "full": "full", "means": "centroids"}[self.method]]
         told += ["--metric", self.metric] if len(KINDS[self.kind].metrics) > 1 else []
         return told if self.method == "full" else [*told, "--prototypes", str(self.n_prototypes)]
+
+    def takes_no_less_than(self, other: Candidate) -> bool:
+        """Whether this surely takes as long to learn as another: as many prototypes or more, of the same points."""
+        plain = {None, RECENTERED}
+        same_points = self.descriptor == other.descriptor or {self.descriptor, other.descriptor} <= plain
+        if not same_points or (self.kind, self.method) != (other.kind, other.method):
+            return False
+        metrics = list(KINDS[self.kind].metrics)
+        slower = metrics.index(self.metric) >= metrics.index(other.metric)
+        return slower and self.n_prototypes >= other.n_prototypes
 
     @property
     def words(self) -> str:
@@ -135,6 +148,8 @@ class Candidate:
 
 def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
     """The descriptor that is called so, not fitted."""
+    if name == RECENTERED:
+        return descriptors.Recenter(n_jobs=n_jobs)
     made = _MADE.get(name)
     descriptor = descriptors.RegionCovariance(name) if made is None else clone(made())
     given = {"n_jobs": n_jobs, "random_state": seed}

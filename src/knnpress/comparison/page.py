@@ -7,7 +7,7 @@ from typing import Any
 
 from knnpress.html import render
 
-_WORDS = {"", "descriptor", "metric", "model", "folds"}
+_WORDS = {"", "descriptor", "points", "metric", "model", "folds"}
 _WIDTH = 160
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from knnpress.comparison.candidates import RECENTERED
 from knnpress.comparison.page import make_page, make_table
 from knnpress.comparison.trials import FAR_BEHIND, NO_TIME, Points, Trial, Trials, clearly_worse, error_of
 from knnpress.files import check_output, replacing
@@ -23,14 +24,15 @@ class Comparison:
     Attributes
     ----------
     best_ : classifier or None
-        The recommended model, learned from all data; of images, a `DescriptorClassifier`. None with ``refit=False``.
+        The recommended model, learned from all data; of images and re-centred matrices, a `DescriptorClassifier`.
+        None with ``refit=False``.
     recommended_ : dict
         Its row of the table.
     table_ : list of dict
-        What was seen of each candidate, best first: "descriptor", "metric", "method" ("learned", "full" or "means"),
-        "n_prototypes", "kilobytes" of the model's file, held-out "error" with its 95 % interval "low" and "high",
-        "n_folds" and "n_held_out", "microseconds_per_query", "seconds_to_describe" and "seconds_to_learn",
-        "recommended", and in "note" why it was not tried on all folds, where it was not.
+        What was seen of each candidate, best first: "descriptor" (of points None, or "re-centred"), "metric", "method"
+        ("learned", "full" or "means"), "n_prototypes", "kilobytes" of the model's file, held-out "error" with its 95 %
+        interval "low" and "high", "n_folds" and "n_held_out", "microseconds_per_query", "seconds_to_describe" and
+        "seconds_to_learn", "recommended", and in "note" why it was not tried on all folds, where it was not.
     left_out_ : list of (str, str)
         What was not tried, and why.
     classes_ : ndarray of shape (n_classes,)
@@ -62,6 +64,7 @@ class Comparison:
         self._n_points, self._n_compared, self._n_folds = n_points, n_compared, n_folds
         self._has_groups, self._options = has_groups, options
         self._kind, self._guessing = kind, guessing
+        self._has_descriptors = any(row["descriptor"] is not None for row in table)
 
     def command(self, data: str | os.PathLike[str], output: str = "model.knnp", more: Sequence[str] = ()) -> str:
         """The command that makes the recommended model of a folder or a file; `more` are further options of it."""
@@ -75,30 +78,18 @@ class Comparison:
 
     def header(self) -> list[str]:
         """Names of the columns of the table, as it is shown."""
-        images = self.recommended_["descriptor"] is not None
-        first = ["descriptor"] if images else []
+        images = self._kind == "images"
+        first = ["descriptor"] if images else ["points"] if self._has_descriptors else []
         last = ["describe s"] if images else []
-        return [
-            "",
-            *first,
-            "metric",
-            "model",
-            "prototypes",
-            "kB",
-            "error %",
-            "95 %",
-            "µs/query",
-            *last,
-            "learn s",
-            "folds",
-        ]
+        last = [*last, "learn s", "folds"]
+        return ["", *first, "metric", "model", "error %", "95 %", "prototypes", "kB", "µs/query", *last]
 
     def rows(self) -> list[list[str]]:
         """The table as it is shown."""
-        images = self.recommended_["descriptor"] is not None
+        images = self._kind == "images"
         shown = []
         for row in self.table_:
-            first = [row["descriptor"]] if images else []
+            first = [row["descriptor"] or "as given"] if self._has_descriptors else []
             last = [_short(row["seconds_to_describe"])] if images else []
             shown.append(
                 [
@@ -106,10 +97,10 @@ class Comparison:
                     *first,
                     row["metric"],
                     _METHODS[row["method"]],
-                    str(row["n_prototypes"]),
-                    _short(row["kilobytes"]),
                     f"{100 * row['error']:.1f}",
                     f"{100 * row['low']:.1f}–{100 * row['high']:.1f}",
+                    str(row["n_prototypes"]),
+                    _short(row["kilobytes"]),
                     _short(row["microseconds_per_query"]),
                     *last,
                     _short(row["seconds_to_learn"]),
@@ -131,7 +122,8 @@ class Comparison:
             "full": f"all {row['n_prototypes']} points, uncompressed",
             "means": "the mean of each class",
         }[row["method"]]
-        where = "" if row["descriptor"] is None else f"{row['descriptor']} descriptors, "
+        what_of = "points" if self._kind != "images" else "descriptors"
+        where = "" if row["descriptor"] is None else f"{row['descriptor']} {what_of}, "
         rivals = [
             f"{_METHODS[name]} {100 * other['error']:.1f} %" for name, other in beside.items() if name != row["method"]
         ]
@@ -156,10 +148,10 @@ class Comparison:
                 f"That is hardly better than guessing: always saying the most frequent class is wrong in "
                 f"{100 * self._guessing:.0f} %."
             )
-        if self._has_groups and self._kind == "matrices":
+        if row["descriptor"] == RECENTERED:
             said.append(
-                "Where groups are people or sessions, knnpress.descriptors.Recenter often helps; it is not among the "
-                "candidates."
+                "Re-centring moves the mean of each group to the identity, and needs no labels. To classify a new "
+                "group, give many of its points at once, and its name as --groups."
             )
         if self._n_compared < self._n_points:
             said.append(f"Compared on a sample of {self._n_compared} of {self._n_points} points.")

@@ -13,12 +13,22 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
-from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
+from knnpress.comparison.candidates import (
+    COLOUR,
+    GRAY,
+    KINDS,
+    RECENTERED,
+    Candidate,
+    kind_of,
+    make_descriptor,
+    sizes_of,
+)
 from knnpress.comparison.result import Comparison, recommend, table_of
 from knnpress.comparison.trials import FAR_BEHIND, NO_TIME, Clock, Points, Trials, hopeless
 from knnpress.descriptors.images import are_gray, as_picture, check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
+from knnpress.geometries.spd import check_spd
 from knnpress.parameters import check_values
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Indices, Labels
@@ -61,7 +71,8 @@ def compare(
         Labels of any kind, of at least two classes.
     groups : array of shape (n,) or None
         E.g. subjects, films or objects: no group is divided between what is learned from and what is held out, so that
-        errors are those on groups never seen.
+        errors are those on groups never seen. Covariance matrices are tried as they are, and also with each group
+        re-centred by its own mean (see `knnpress.descriptors.Recenter`).
     ground_cost : array of shape (d, d) or None
         For histograms: the cost of moving mass between bins.
     kind : {"auto", "images", "matrices", "histograms", "vectors", "clouds"}
@@ -132,7 +143,9 @@ def compare(
             _screen(trials, [X[int(k)] for k in rows], rows, descriptors, views, random_state, n_jobs)
         else:
             views[None] = Points(X[rows], kind, cost)
-            _look_at(trials, None, views[None], len(X), _FIRST)
+            if kind == "matrices" and _are_mixed(codes[rows], some_groups):
+                views[RECENTERED] = _recentered(X[rows], some_groups, random_state, n_jobs)
+            _look_at(trials, views, list(views), len(X), _FIRST)
         if not trials.tried:
             raise ValueError(
                 f"nothing could be tried: {'; '.join(f'{what}: {why}' for what, why in trials.left_out)}; give more "
@@ -155,7 +168,7 @@ def compare(
         options=chosen.candidate.options(),
     )
     if refit:
-        found.best_ = _refit(chosen.candidate, X, labels, group, cost, random_state, n_jobs)
+        found.best_ = _refit(chosen.candidate, X, labels, groups, cost, random_state, n_jobs)
     return found
 
 
@@ -184,7 +197,10 @@ def _checked(X: Any, kind: str) -> Any:
         if kind == "clouds" and isinstance(X, Clouds):
             return X
         raise TypeError(f"X is {type(X).__name__} and kind is {kind!r}; clouds are given as knnpress.Clouds")
-    return as_float_array(X, "X")
+    array = as_float_array(X, "X")
+    if kind == "matrices" and not (array.ndim == 3 and array.shape[1] == array.shape[2]):
+        check_spd(array)  # says what is wrong with the shape, once instead of once for every candidate
+    return array
 
 
 def _sample(y: Indices, most: int, seed: int) -> Indices:
@@ -216,6 +232,22 @@ def _folds(y: Indices, groups: Labels | None, n_splits: int, seed: int) -> list[
     if not folds:
         raise ValueError("without any one group, one class is left; give groups that hold points of several classes")
     return folds
+
+
+def _are_mixed(y: Indices, groups: Labels | None) -> bool:
+    """Whether groups hold points of several classes, so that re-centring each of them can leave the classes apart."""
+    if groups is None:
+        return False
+    return len(np.unique(np.column_stack([np.unique(groups, return_inverse=True)[1], y]), axis=0)) > len(
+        np.unique(groups)
+    )
+
+
+def _recentered(X: Array, groups: Labels | None, seed: int, n_jobs: int | None) -> Points:
+    """Matrices of which each group was re-centred by its own mean, also those held out: that takes no labels."""
+    descriptor, start = make_descriptor(RECENTERED, seed, n_jobs), time.perf_counter()
+    Z = descriptor.fit_transform(X, groups=groups)
+    return Points(Z, "matrices", None, descriptor.set_params(n_jobs=None), time.perf_counter() - start)
 
 
 def _screen(
@@ -257,7 +289,7 @@ def _screen(
         trials.tell(f"{name}: {len(images)} images described in {seconds:.1f} s")
         ground_cost = getattr(descriptor, "ground_cost_", None)
         views[name] = Points(X, "matrices" if X.ndim == 3 else "histograms", ground_cost, descriptor, seconds)
-        _look_at(trials, name, views[name], trials.n_all, _SCREENING)
+        _look_at(trials, views, [name], trials.n_all, _SCREENING)
         _drop_worst(trials, views)
 
 
@@ -321,11 +353,18 @@ def _metrics(points: Points) -> list[str]:
     return names[:1] if points.kind == "histograms" and points.ground_cost is None else names
 
 
-def _look_at(trials: Trials, name: str | None, points: Points, n_all: int, share: float) -> None:
-    """The quickest metric, one size."""
+def _look_at(
+    trials: Trials, views: dict[str | None, Points], names: list[str | None], n_all: int, share: float
+) -> None:
+    """The quickest metric, one size; learned from only where the quicker models leave hope."""
     n_classes = len(np.unique(trials.y))
-    for candidate in _candidates(name, points, _metrics(points)[0], len(trials.y), n_all, n_classes)[:3]:
-        trials.add(candidate, points, share)
+    for number in range(3):
+        hopeful = names if len(names) == 1 or number < 2 else _best_names(trials, views)
+        for name in hopeful:
+            points = views[name]
+            candidates = _candidates(name, points, _metrics(points)[0], len(trials.y), n_all, n_classes)
+            if number < len(candidates):
+                trials.add(candidates[number], points, share)
 
 
 def _look_closer(trials: Trials, views: dict[str | None, Points], n_all: int) -> None:
@@ -370,7 +409,7 @@ def _refit(
     candidate: Candidate,
     X: Any,
     y: Labels,
-    groups: Labels | None,
+    groups: ArrayLike | None,
     ground_cost: Array | None,
     seed: int,
     n_jobs: int | None,
@@ -381,7 +420,7 @@ def _refit(
         descriptor = make_descriptor(candidate.descriptor, seed, n_jobs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the comparison took these images as they are
-            X = descriptor.fit_transform(X)
+            X = descriptor.fit_transform(X, **({"groups": groups} if candidate.descriptor == RECENTERED else {}))
         ground_cost = getattr(descriptor, "ground_cost_", None)
     model = candidate.build(ground_cost, seed, n_jobs)
     model.fit(X, y, **({} if groups is None else {"groups": groups}))

@@ -19,6 +19,7 @@ from knnpress.typing import Array, Indices, Labels
 
 FAR_BEHIND = "far behind"
 NO_TIME = "no time was left"
+_TOO_SLOW = "too slow for the time given"
 _HOPELESS = 2.0  # standard errors behind the best at which a candidate is tried no further
 _FEW = 8  # queries by which it is guessed how long all would take
 _NORMAL = 1.96  # standard errors to either side: 95 %
@@ -123,6 +124,7 @@ class Trials:
         self.clock, self.seed, self.n_jobs, self.tell = clock, seed, n_jobs, tell
         self.tried: list[Trial] = []
         self.left_out: list[tuple[str, str]] = []
+        self._too_slow: list[Candidate] = []
 
     def held_out(self, numbers: Iterable[int]) -> HeldOut:
         """The points of some folds."""
@@ -134,12 +136,16 @@ class Trials:
         if self.tried and not self.clock.has(share=share):
             self.left_out.append((candidate.words, NO_TIME))
             return None
+        if any(candidate.takes_no_less_than(slow) for slow in self._too_slow):
+            self.left_out.append((candidate.words, _TOO_SLOW))
+            return None
         trial = Trial(candidate)
         self.go_on(trial, points, 0, self.clock.seconds / 4 if self.tried else np.inf)
         if trial.wrong:
             self.tried.append(trial)
         else:
             self.left_out.append((candidate.words, trial.stopped))
+            self._too_slow += [candidate] if trial.stopped == _TOO_SLOW else []
         return trial if trial.wrong else None
 
     def go_on(self, trial: Trial, points: Points, number: int, most: float = np.inf) -> None:
@@ -171,7 +177,7 @@ class Trials:
                 if not trial.wrong:
                     trial.kilobytes = self._kilobytes(model, points)
         except OutOfTimeError:
-            trial.stopped = "too slow for the time given"
+            trial.stopped = _TOO_SLOW
         except (ValueError, ArithmeticError) as error:
             trial.stopped = f"failed: {error}"
         else:

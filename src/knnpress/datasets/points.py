@@ -32,7 +32,7 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
     ----------
     path : path
         - ``.npz``: arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost, class_names if there are. Of clouds, what
-          `knnpress.Clouds.save` writes stands for X.
+          ``clouds.save(path, y=labels)`` writes.
         - ``.npy``: X alone; labels in a CSV file.
         - ``.mat`` (MATLAB, up to version 7): the same names; matrices may be stacked along the last axis or be cells.
 
@@ -53,6 +53,8 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
         X = _numbers(_pick(arrays, _POINTS, path, "points"), path, "X")
     if labels is None and path.suffix == ".npy":
         labels = path.with_suffix(".csv")
+    if labels is None and isinstance(X, Clouds) and _find(arrays, _LABELS) is None:
+        raise ValueError(f"{path} has no labels; save them beside the clouds, clouds.save(path, y=labels)")
     y = _pick(arrays, _LABELS, path, "labels").reshape(-1) if labels is None else _read_labels(Path(labels), len(X))
     if isinstance(X, Clouds):
         if len(X) != len(y):
@@ -177,6 +179,8 @@ def read_raw_points(path: str | os.PathLike[str], labels: str | os.PathLike[str]
     """
     path = Path(path)
     arrays = read_zarr(path) if is_zarr(path) else _read(path)
+    if _clouds(arrays, path) is not None:
+        raise ValueError(f"{path} holds clouds, which were checked as they were read; there is no more to examine")
     X = _pick(arrays, _POINTS, path, "points")
     if labels is None and path.suffix == ".npy" and path.with_suffix(".csv").is_file():
         labels = path.with_suffix(".csv")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
@@ -13,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from knnpress import _core
 from knnpress.descriptors.features import as_features, pixel_rows
 from knnpress.descriptors.images import Images, Picture, image_name, map_images
-from knnpress.exceptions import InvalidPointError
+from knnpress.exceptions import InvalidPointError, warn_user
 from knnpress.typing import Array, Indices
 
 _FLOOR = 1e-2  # of the largest variance: what a constant feature is taken to have
@@ -142,9 +141,7 @@ class RegionCovariance(TransformerMixin, BaseEstimator):
         )
         if self.shrinkage == 0:
             raise InvalidPointError(f"{what}; shrink it, e.g. RegionCovariance(shrinkage=1e-4)")
-        warnings.warn(
-            f"{what}; shrinkage={self.shrinkage:g} made it positive definite, and nothing need be done", stacklevel=3
-        )
+        warn_user(f"{what}; shrinkage={self.shrinkage:g} made it positive definite, and nothing need be done")
 
 
 def singular_rows(C: Array) -> Indices:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress.clouds import Clouds
 from knnpress.exceptions import InvalidPointError
+from knnpress.parameters import brief_repr
 from knnpress.typing import Array, ArrayLike
 
 _QUOTED = 40  # letters of a text that a message quotes
@@ -75,6 +76,10 @@ class WordClouds(TransformerMixin, BaseEstimator):
         self.n_words = n_words
         self.lowercase = lowercase
         self.stop_words = stop_words
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """As scikit-learn has it, but with the shape of the vectors for their numbers."""
+        return brief_repr(self, N_CHAR_MAX)
 
     def fit(self, documents: Any, y: Any = None) -> WordClouds:
         """Count in how many of n documents (see `transform`) each word occurs."""

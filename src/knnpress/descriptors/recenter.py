@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from knnpress.exceptions import how_many
+from knnpress.exceptions import how_many, warn_user
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import check_weights
 from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean, check_spd
@@ -282,12 +281,11 @@ class Recenter(TransformerMixin, BaseEstimator):
         if not self.balanced:
             one = np.flatnonzero((np.count_nonzero(counts, axis=1) == 1) & (counts.sum(axis=1) > 1))
             if len(classes) > 1 and one.size:
-                warnings.warn(
+                warn_user(
                     f"group {names.tolist()[one[0]]!r} has matrices of class "
                     f"{classes[counts[one[0]] > 0].tolist()[0]!r} only, as {one.size} of {len(names)} groups have one "
                     "class; re-centring takes away what tells it from the others. Leave such groups out, or re-centre "
-                    "them by other matrices of theirs, e.g. at rest",
-                    stacklevel=3,
+                    "them by other matrices of theirs, e.g. at rest"
                 )
             return None
         if (bad := np.flatnonzero((counts == 0).any(axis=1))).size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
@@ -15,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.descriptors.covariance import singular_rows
-from knnpress.exceptions import InvalidPointError, how_many
+from knnpress.exceptions import InvalidPointError, how_many, warn_user
 from knnpress.execution.dask import lazily
 from knnpress.execution.stored import check_block, is_dask, is_stored
 from knnpress.execution.threads import map_blocks, row_blocks
@@ -347,10 +346,9 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
 
 def _warn_of_flat(flat: Array) -> None:
     if (rows := np.flatnonzero(flat >= 0)).size:
-        warnings.warn(
+        warn_user(
             f"channel {flat[rows[0]]} of X[{rows[0]}] is flat, as in {rows.size} of {len(flat)} signals; its variance "
-            "is made up by shrinkage: drop the channel, or such signals",
-            stacklevel=3,
+            "is made up by shrinkage: drop the channel, or such signals"
         )
 
 

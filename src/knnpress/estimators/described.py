@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress.model_file import save
 from knnpress.names import DESCRIPTORS, descriptor_class, same_name
+from knnpress.parameters import brief_repr
 from knnpress.typing import Array, ArrayLike, Labels
 
 
@@ -59,6 +60,10 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
     def __init__(self, descriptor: Any, classifier: Any) -> None:
         self.descriptor = descriptor
         self.classifier = classifier
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """As scikit-learn has it, but with the shapes of large arrays for their numbers."""
+        return brief_repr(self, N_CHAR_MAX)
 
     def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, **settings: Any) -> DescriptorClassifier:
         """Fit the descriptors, then the classifier on what they give.

@@ -175,7 +175,9 @@ class LearnedModel(PrototypeModel):
 
     _learns = True
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": True}  # a Pipeline passes them without a request
+    # a Pipeline passes these on without a request, where metadata routing is enabled
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": True}
+    __metadata_request__predict: ClassVar[dict[str, bool]] = {"reject": True, "reject_label": True}
 
     def __new__(cls, *args: Any, **settings: Any) -> LearnedModel:
         """Tell what replaced a parameter of the past."""

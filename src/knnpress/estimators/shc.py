@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from copy import copy
 from typing import Any, Literal
-
-import numpy as np
 
 from knnpress.compression import RandomMutation, StochasticCompression
 from knnpress.estimators.learned import LearnedModel, documented, paper_settings
 from knnpress.geometries import Geometry, Hellinger, Sinkhorn
+from knnpress.parameters import brief_repr
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
 
@@ -122,11 +120,7 @@ class SHC(LearnedModel):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """As scikit-learn has it, but with the shape of the ground cost for its numbers."""
-        if self.ground_cost is None:
-            return super().__repr__(N_CHAR_MAX)
-        brief = copy(self)
-        brief.ground_cost = _Shape(np.shape(self.ground_cost))  # type: ignore[assignment]
-        return super(SHC, brief).__repr__(N_CHAR_MAX)
+        return brief_repr(self, N_CHAR_MAX)
 
     @property
     def _may_choose(self) -> bool:  # type: ignore[override]
@@ -138,13 +132,3 @@ class SHC(LearnedModel):
         if self.metric == "hellinger" or (self.metric == "auto" and self.ground_cost is None):
             return Hellinger()
         return Sinkhorn(self.ground_cost, self.reg, self.value)
-
-
-class _Shape:
-    """Stands for an array where it is printed."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-    def __repr__(self) -> str:
-        return f"<{' x '.join(map(str, self.shape))} array>"

@@ -73,7 +73,10 @@ def check_spd(X: ArrayLike, name: str = "X", n_jobs: int | None = None) -> Array
         return array
     check_finite(array, name)
     if not square:
-        raise ValueError(f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d)")
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected square matrices (n_matrices, d, d). Of signals, (n, channels, "
+            "times), knnpress.descriptors.SignalCovariance makes such matrices"
+        )
     return _mend_or_refuse(array, name, blocks, n_jobs)
 
 

@@ -32,6 +32,8 @@ def as_point_set(raw: RawPoints) -> tuple[PointSet | None, list[Finding]]:
     square = X.ndim != 3 or X.shape[1] == X.shape[2]
     if X.ndim not in (2, 3) or not square or X.size == 0:
         cure = "save matrices as (n, d, d), histograms and vectors as (n, d)"
+        if X.ndim == 3 and X.size:
+            cure += "; of signals, (n, channels, times), knnpress.descriptors.SignalCovariance makes matrices"
         return None, [Finding("no points", f"X has shape {X.shape}", cure)]
     if raw.y is not None and len(raw.y) != len(X):
         found = f"{len(raw.y)} labels for {len(X)} points"

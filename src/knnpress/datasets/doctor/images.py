@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from knnpress.datasets.doctor.findings import Finding
-from knnpress.datasets.folder import Companion, FoundImage, images_below
+from knnpress.datasets.folder import Companion, FoundImage, images_below, where_images_go
 from knnpress.typing import Indices
 
 _SMALL = 8  # pixels of a side, below which there is little to describe
@@ -30,7 +30,7 @@ def examine_images(
     """
     images = images_below(root, masks, depth)
     if not images:
-        cure = f"put them at {root}/<class>/<name>.png (or jpg, gif, webp, tif)"
+        cure = where_images_go(Path(root))
         return images, [Finding("no images", f"none below {root}", cure)]
     alone: dict[int, str] = {}
     broken: dict[int, str] = {}
