@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,11 +71,7 @@ class Clouds:
     def __init__(self, points: ArrayLike, offsets: ArrayLike, weights: ArrayLike | None = None) -> None:
         table = _as_table(points, "points")
         starts = _as_offsets(offsets, len(table))
-        bad = _bad_row(table)
-        if bad is not None:
-            cloud = int(np.searchsorted(starts, bad, "right")) - 1
-            raise InvalidPointError(_what_is_wrong(f"point {bad - starts[cloud]} of cloud {cloud}", table[bad]))
-        self._set(table, np.arange(len(table)), starts, _as_weights(weights, starts))
+        self._set(table, np.arange(len(table)), starts, _check_parts(table, starts, weights))
 
     def _set(self, table: Array, index: Indices, offsets: Indices, weights: Array) -> None:
         self.table, self.index, self.offsets, self.weights = table, index, offsets, weights
@@ -190,6 +186,21 @@ class Clouds:
         shape = (len(self), len(self.table))
         return csr_array((self.weights, self.index, self.offsets), shape=shape) @ self.table
 
+    @classmethod
+    def joined(cls, parts: Sequence[Clouds]) -> Clouds:
+        """The clouds of all parts, one after the other; points that clouds of a part share stay shared."""
+        before = np.cumsum([0, *(len(part.table) for part in parts)])
+        return cls._made_of(
+            np.concatenate([part.table for part in parts]),
+            np.concatenate([part.index + first for part, first in zip(parts, before, strict=False)]),
+            np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in parts]))]),
+            np.concatenate([part.weights for part in parts]),
+        )
+
+    def compact(self) -> Clouds:
+        """The same clouds without the points that none of them uses, such as those of a larger set they were cut from."""
+        return self._made_of(**self.arrays())
+
     def copy(self) -> Clouds:
         """The same clouds in arrays of their own."""
         return self._made_of(self.table.copy(), self.index.copy(), self.offsets.copy(), self.weights.copy())
@@ -279,12 +290,7 @@ class Clouds:
         raise TypeError("Clouds differ in size, and are no array; use clouds.points, or a list of clouds[i].points")
 
     def __repr__(self) -> str:
-        n, d = self.shape
-        if n == 0:
-            return f"Clouds(0 clouds in {d} dimensions)"
-        low, high = int(self.sizes.min()), int(self.sizes.max())
-        size = f"{low}" if low == high else f"{low} to {high}"
-        return f"Clouds({n} cloud{'s' * (n != 1)} of {size} point{'s' * (high != 1)} in {d} dimension{'s' * (d != 1)})"
+        return _describe(self.sizes, self.shape[1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to one .npz file, replaced in one step; shared points are written once."""
@@ -305,6 +311,201 @@ class Clouds:
         return cls.from_arrays(arrays, str(path))
 
 
+class StoredClouds:
+    """Clouds whose points stay in a store, and are read some clouds at a time.
+
+    For `SWC.fit`, which then never holds more than a block of them, and for the queries of a fitted model. Each block
+    is checked when it is read, and becomes float64. Where the points are a dask array and a ``distributed.Client`` is
+    open, ``fit`` leaves them on its workers.
+
+    A slice gives these clouds in memory, as `Clouds`; a single number gives one `Cloud`.
+
+    Parameters
+    ----------
+    points : memory map, zarr array, HDF5 dataset or dask array of shape (n_points, d)
+        The points of all clouds, one cloud after the other.
+    offsets : array of shape (n + 1,)
+        Where each cloud begins and the last one ends. They need not cover all points: ``offsets[:k + 1]`` and
+        ``offsets[k:]`` are the first k clouds and the others.
+    weights : array of shape (n_points,) or None
+        Positive, in memory or in a memory map; None: the points of a cloud weigh the same.
+
+    Attributes
+    ----------
+    shape : tuple
+        (n, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import knnpress as kp
+    >>> points = np.lib.format.open_memmap("points.npy", "w+", np.float32, shape=(6, 2))
+    >>> points[:] = np.arange(12).reshape(6, 2)
+    >>> clouds = kp.StoredClouds(points, offsets=[0, 2, 3, 6])
+    >>> clouds
+    StoredClouds(3 clouds of 1 to 3 points in 2 dimensions)
+    >>> clouds[1:]
+    Clouds(2 clouds of 1 to 3 points in 2 dimensions)
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, points: Any, offsets: ArrayLike, weights: ArrayLike | None = None) -> None:
+        shape = getattr(points, "shape", None)
+        if shape is None or not hasattr(points, "dtype"):
+            raise TypeError(
+                f"points is a {type(points).__name__}; give a memory map, a zarr array, an HDF5 dataset or a dask "
+                "array, (n_points, n_dims). For points in memory there is knnpress.Clouds"
+            )
+        if len(shape) != 2 or shape[1] == 0:
+            raise ValueError(f"points has shape {tuple(shape)}; expected (n_points, n_dims)")
+        if points.dtype.kind not in "biuf":
+            raise ValueError(f"points has dtype {points.dtype}; store it as plain numbers")
+        if np.isnan(shape[0]):
+            raise ValueError("points has chunks of unknown length; call points.compute_chunk_sizes() first")
+        starts = _as_whole_numbers(offsets)
+        if starts[0] < 0 or starts[-1] > shape[0]:
+            raise ValueError(
+                f"offsets goes from {starts[0]} to {starts[-1]}, and there are {shape[0]} points; give where clouds "
+                "begin among them"
+            )
+        _check_sizes(starts)
+        if weights is not None and not hasattr(weights, "shape"):
+            weights = as_float_array(weights, "weights")
+        if weights is not None and weights.shape != (shape[0],):  # type: ignore[union-attr]
+            raise ValueError(
+                f"weights has shape {weights.shape}; give one weight for each of the {shape[0]} points"  # type: ignore[union-attr]
+            )
+        self.points, self.offsets, self.weights = points, starts, weights
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of clouds, and dimension of their points."""
+        return len(self), int(self.points.shape[1])
+
+    @property
+    def sizes(self) -> Indices:
+        """Number of points of each cloud, (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the clouds would take in memory."""
+        return 8 * int(self.offsets[-1] - self.offsets[0]) * (self.shape[1] + 1)
+
+    @property
+    def in_dask(self) -> bool:
+        """Whether the points are a dask array."""
+        return hasattr(self.points, "__dask_graph__")
+
+    @property
+    def chunks(self) -> tuple[int, int] | None:
+        """About how many clouds a chunk of the store holds, and d; None where it has no chunks."""
+        per_chunk = _chunk_length(self.points)
+        if per_chunk is None:
+            return None
+        return max(1, round(per_chunk * len(self) / int(self.offsets[-1] - self.offsets[0]))), self.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Cloud]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Some of the clouds, in memory; a single number gives one `Cloud`."""
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            start, stop, _ = rows.indices(len(self))
+            return self.read(slice(start, max(start, stop)))
+        if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+            row = operator.index(rows) + (len(self) if rows < 0 else 0)
+            if not 0 <= row < len(self):
+                raise IndexError(f"there is no cloud {rows}; there are {len(self)}")
+            return self.read(slice(row, row + 1))[0]
+        raise IndexError(
+            "StoredClouds are read by slices of consecutive clouds; take(rows) brings others into memory, and "
+            "StoredClouds(points, offsets[a:b]) leaves a part of them in the store"
+        )
+
+    def read(self, block: slice, scheduler: str | None = None) -> Clouds:
+        """The clouds of a block, checked; errors name the cloud among all. `scheduler`: of Dask, where that reads."""
+        at = self.span(block)
+        points = as_read(self.points[at], scheduler)
+        weights = None if self.weights is None else as_read(self.weights[at], scheduler)  # type: ignore[index]
+        return clouds_of_block(points, self.offsets[block.start : block.stop + 1] - at.start, weights, block.start)
+
+    def span(self, block: slice) -> slice:
+        """Where the points of the clouds of a block are."""
+        return slice(int(self.offsets[block.start]), int(self.offsets[block.stop]))
+
+    def take(self, rows: Indices) -> Clouds:
+        """The clouds of these row numbers, in memory."""
+        rows = np.asarray(rows)
+        sizes = self.sizes[rows]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        at = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], sizes)
+        weights = None if self.weights is None else np.asarray(self.weights)[at]
+        return Clouds(_points_at(self.points, at), offsets, weights)
+
+    def some_points(self, most: int, rows: Indices | None = None) -> Array:
+        """At most so many points, at equal steps from the first of these clouds to the last."""
+        starts, sizes = self.offsets[:-1], self.sizes
+        if rows is not None:
+            starts, sizes = starts[rows], sizes[rows]
+        ends = np.cumsum(sizes)
+        some = equal_steps(int(ends[-1]), most)
+        cloud = np.searchsorted(ends, some, "right")
+        return as_float_array(_points_at(self.points, starts[cloud] + some - ends[cloud] + sizes[cloud]), "points")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        """Refuse: clouds differ in size."""
+        raise TypeError("StoredClouds differ in size, and are no array; X[:] brings them into memory as Clouds")
+
+    def __repr__(self) -> str:
+        return f"Stored{_describe(self.sizes, self.shape[1])}"
+
+
+def clouds_of_block(points: Array, offsets: Indices, weights: Array | None, first: int) -> Clouds:
+    """Checked clouds of a block of stored ones, of which the first has the number `first` among all."""
+    table = as_float_array(points, "points")
+    return Clouds._made_of(table, np.arange(len(table)), offsets, _check_parts(table, offsets, weights, first))
+
+
+def as_read(part: Any, scheduler: str | None) -> Array:
+    """A part of a store as an array; a dask array is computed by a scheduler (None: the current one)."""
+    return np.asarray(part.compute(scheduler=scheduler) if hasattr(part, "__dask_graph__") else part)
+
+
+def equal_steps(n: int, most: int) -> Indices:
+    """At most so many of the numbers below n, at equal steps from the first to the last."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
+
+
+def _points_at(points: Any, at: Indices) -> Array:
+    """Rows of a store, in ascending order."""
+    if isinstance(points, np.ndarray) or hasattr(points, "__dask_graph__"):
+        return as_read(points[at], None)
+    step = _chunk_length(points)  # other stores may give slices alone: one for each chunk, or run
+    new = np.diff(at // step) > 0 if step else np.diff(at) > 1
+    groups = np.split(at, np.flatnonzero(new) + 1)
+    return np.concatenate([np.asarray(points[int(g[0]) : int(g[-1]) + 1])[g - g[0]] for g in groups])
+
+
+def _chunk_length(points: Any) -> int | None:
+    """Rows of a chunk of a store; None where it has none."""
+    chunks = getattr(points, "chunks", None)
+    return int(np.max(chunks[0])) if chunks else None  # Dask gives the length of each
+
+
+def _describe(sizes: Indices, d: int) -> str:
+    n = len(sizes)
+    if n == 0:
+        return f"Clouds(0 clouds in {d} dimensions)"
+    low, high = int(sizes.min()), int(sizes.max())
+    size = f"{low}" if low == high else f"{low} to {high}"
+    return f"Clouds({n} cloud{'s' * (n != 1)} of {size} point{'s' * (high != 1)} in {d} dimension{'s' * (d != 1)})"
+
+
 def _path(path: str | os.PathLike[str]) -> Any:
     from pathlib import Path
 
@@ -319,33 +520,50 @@ def _as_table(points: ArrayLike, name: str) -> Array:
 
 
 def _as_offsets(offsets: ArrayLike, n_points: int) -> Indices:
-    array = np.asarray(offsets)
-    if array.ndim != 1 or len(array) < 2 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"offsets has shape {array.shape} and dtype {array.dtype}; give n + 1 whole numbers for n clouds, n > 0"
-        )
-    array = array.astype(np.intp)
+    array = _as_whole_numbers(offsets)
     if array[0] != 0 or array[-1] != n_points:
         raise ValueError(
             f"offsets goes from {array[0]} to {array[-1]}; it must begin with 0 and end with the number of points, "
             f"{n_points}"
         )
-    sizes = np.diff(array)
+    _check_sizes(array)
+    return array
+
+
+def _as_whole_numbers(offsets: ArrayLike) -> Indices:
+    array = np.asarray(offsets)
+    if array.ndim != 1 or len(array) < 2 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"offsets has shape {array.shape} and dtype {array.dtype}; give n + 1 whole numbers for n clouds, n > 0"
+        )
+    return array.astype(np.intp)
+
+
+def _check_sizes(offsets: Indices) -> None:
+    sizes = np.diff(offsets)
     if (sizes < 0).any():
         cloud = int(np.flatnonzero(sizes < 0)[0])
         raise ValueError(
-            f"offsets does not ascend: cloud {cloud} begins at {array[cloud]} and ends at {array[cloud + 1]}; sort the "
-            "points by cloud"
+            f"offsets does not ascend: cloud {cloud} begins at {offsets[cloud]} and ends at {offsets[cloud + 1]}; sort "
+            "the points by cloud"
         )
     if (sizes == 0).any():
         raise InvalidPointError(
             f"cloud {int(np.flatnonzero(sizes == 0)[0])} is empty, as are {(sizes == 0).sum()} of {len(sizes)} clouds; "
             "remove them"
         )
-    return array
 
 
-def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
+def _check_parts(table: Array, offsets: Indices, weights: ArrayLike | None, first: int = 0) -> Array:
+    """Refuse bad points; weights that sum to one in each cloud. `first`: what messages call the first cloud."""
+    bad = _bad_row(table)
+    if bad is not None:
+        cloud = int(np.searchsorted(offsets, bad, "right")) - 1
+        raise InvalidPointError(_what_is_wrong(f"point {bad - offsets[cloud]} of cloud {cloud + first}", table[bad]))
+    return _as_weights(weights, offsets, first)
+
+
+def _as_weights(weights: ArrayLike | None, offsets: Indices, first: int = 0) -> Array:
     """Weights that sum to one in each cloud."""
     sizes = np.diff(offsets)
     if weights is None:
@@ -358,7 +576,7 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
         row = int(np.flatnonzero(bad)[0])
         cloud = int(np.searchsorted(offsets, row, "right")) - 1
         raise InvalidPointError(
-            f"the weight of point {row - offsets[cloud]} of cloud {cloud} is {array[row]}, as are {bad.sum()} of "
+            f"the weight of point {row - offsets[cloud]} of cloud {cloud + first} is {array[row]}, as are {bad.sum()} of "
             f"{len(array)} weights that are not positive; remove these points"
         )
     largest = np.maximum.reduceat(array, offsets[:-1])

@@ -438,12 +438,12 @@ def _numbered(groups: Array) -> Array:
 def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
     """At most 20,000 of the rows (and groups), with a share of each class, in memory; none of weight zero."""
     present = np.arange(len(rows.y)) if rows.weight is None else np.flatnonzero(rows.weight)
-    n = len(present)
-    if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
+    n, most = len(present), rows.sample_size(_SAMPLE)
+    if n <= most and isinstance(rows, LocalRows) and rows.in_memory:
         return rows, groups
     kept = present
-    if n > _SAMPLE:
-        share, rng = _SAMPLE / n, np.random.default_rng(seed)
+    if n > most:
+        share, rng = most / n, np.random.default_rng(seed)
         members = [present[rows.y[present] == c] for c in np.unique(rows.y[present])]
         drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
         kept = np.sort(np.concatenate(drawn))

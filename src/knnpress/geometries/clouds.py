@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 
-from knnpress.clouds import LARGEST, Clouds
+from knnpress.clouds import LARGEST, Clouds, StoredClouds, equal_steps
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import (
@@ -119,6 +119,8 @@ class CloudSinkhorn(BaseEstimator):
     def check(self, X: Any, name: str = "X", n_jobs: int | None = None) -> Any:
         """Return X, `Clouds` or an array (n, k, d + 1) of which weights are scaled to sum to one."""
         self._check_settings()
+        if isinstance(X, StoredClouds):
+            X = X[:]
         if isinstance(X, Clouds):
             if len(X) == 0:
                 raise ValueError(f"{name} has 0 clouds while a minimum of 1 is required.")
@@ -152,9 +154,13 @@ class CloudSinkhorn(BaseEstimator):
         return array
 
     def fitted_to(self, X: Any, weights: ArrayLike | None = None) -> CloudSinkhorn:
-        """The geometry with `reg` in units of the ground cost, for checked clouds like X."""
+        """The geometry with `reg` in units of the ground cost, for checked clouds like X, in memory or in a store."""
         params = self.get_params(deep=False)
-        return CloudSinkhorn(**{**params, "reg": self._resolved(X)})
+        reg = self.reg
+        if reg == "auto" and isinstance(X, StoredClouds):
+            present = None if weights is None else np.flatnonzero(weights)
+            reg = self._usual_reg(X.some_points(_MOST_POINTS, present))
+        return CloudSinkhorn(**{**params, "reg": self._resolved(X) if reg == "auto" else float(reg)})
 
     def pairwise(self, X: Any, Z: Any = None, n_jobs: int | None = None) -> Array:
         """Values between all pairs of clouds, (n, m); Z None means X itself. "auto" takes `reg` from X."""
@@ -413,8 +419,10 @@ class CloudSinkhorn(BaseEstimator):
         if self.reg != "auto":
             return float(self.reg)
         clouds = as_clouds(X)
-        some = np.linspace(0, len(clouds.index) - 1, min(len(clouds.index), _MOST_POINTS)).astype(np.intp)
-        points = clouds.table[clouds.index[some]]
+        return self._usual_reg(clouds.table[clouds.index[equal_steps(len(clouds.index), _MOST_POINTS)]])
+
+    def _usual_reg(self, points: Array) -> float:
+        """A share of the median cost between points."""
         C = costs(self.cost, points, points)
         positive = C[1e-12 * max(C.max(), 1e-300) < C]
         return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
