@@ -201,6 +201,14 @@ class Clouds:
         """The same clouds without the points that none of them uses, such as those of a larger set they were cut from."""
         return self._made_of(**self.arrays())
 
+    def __reduce__(self) -> Any:
+        """For pickles, which then hold no points of other clouds."""
+        arrays = self.arrays()
+        return Clouds._made_of, tuple(arrays[name] for name in _ARRAYS)
+
+    def __copy__(self) -> Clouds:
+        return self._made_of(self.table, self.index, self.offsets, self.weights)
+
     def copy(self) -> Clouds:
         """The same clouds in arrays of their own."""
         return self._made_of(self.table.copy(), self.index.copy(), self.offsets.copy(), self.weights.copy())
@@ -339,8 +347,7 @@ class StoredClouds:
     --------
     >>> import numpy as np
     >>> import knnpress as kp
-    >>> points = np.lib.format.open_memmap("points.npy", "w+", np.float32, shape=(6, 2))
-    >>> points[:] = np.arange(12).reshape(6, 2)
+    >>> points = np.arange(12.0).reshape(6, 2)  # or np.load("points.npy", mmap_mode="r")
     >>> clouds = kp.StoredClouds(points, offsets=[0, 2, 3, 6])
     >>> clouds
     StoredClouds(3 clouds of 1 to 3 points in 2 dimensions)

@@ -481,8 +481,8 @@ del settings["metric"]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "most"),
-    # the potentials of clouds that the worker held start from nothing: distances agree within their tolerance
-    [(LOSS, 1e-6), (LOSS.replace("if __name__", f"{CLOUDS}\nif __name__", 1), 0.05)],
+    # sums of points in memory round by another order; the potentials of clouds that the worker held start from nothing
+    [(LOSS, 1e-4), (LOSS.replace("if __name__", f"{CLOUDS}\nif __name__", 1), 0.05)],
     ids=["matrices", "clouds"],
 )
 def test_a_fit_survives_the_loss_of_a_worker(tmp_path, code, most):
@@ -625,9 +625,9 @@ def test_samples_of_stored_clouds_are_small_and_hold_no_block(monkeypatch):
 
 @pytest.mark.parametrize("batch_size", [None, 256])
 def test_memory_does_not_grow_with_the_clouds_of_a_store(tmp_path, monkeypatch, batch_size):
-    for name, size in (("BLOCK_BYTES", 100_000), ("MEMORY_BYTES", 500_000)):
+    for name, size in (("BLOCK_BYTES", 50_000), ("MEMORY_BYTES", 250_000)):
         monkeypatch.setattr(f"knnpress.execution.stored.{name}", size)
-    n, k, d = 2000, 10, 100
+    n, k, d = 1000, 10, 100
     points = np.lib.format.open_memmap(tmp_path / "points.npy", "w+", np.float32, (n * k, d))
     points[:] = np.random.default_rng(0).normal(size=points.shape)
     points[: len(points) // 2, 0] += 3.0

@@ -330,6 +330,11 @@ class StochasticCompression(BaseEstimator):
         check_parameters(self)
         if not isinstance(geometry, (SmoothGeometry, EmbeddedGeometry)):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
+        if self.init is None and isinstance(geometry, SmoothCloudGeometry):
+            raise TypeError(
+                "StochasticCompression starts from centroids of each class, which clouds have none of; learn with SWC, or "
+                "give init=CloudCentroids(n_points)"
+            )
         if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(
                 f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' does not have; use "

@@ -39,7 +39,7 @@ from knnpress.estimators.prepared import Prepared
 from knnpress.execution.rows import LocalRows
 from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
-from knnpress.geometries.base import FittableGeometry
+from knnpress.geometries.base import CloudGeometry, FittableGeometry
 from knnpress.learning.descent import LabelledPrototypes, Problem, nearest_of_own_class
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
@@ -325,7 +325,8 @@ class LearnedModel(PrototypeModel):
         Errors are counted, not weighted, among the points whose weight is not zero.
         """
         if sample_weight is not None or self.class_weight is not None:
-            points = as_float_array(X, "X")
+            geometry = self._geometry()
+            points = geometry.check(X) if isinstance(geometry, CloudGeometry) else as_float_array(X, "X")
             labels = check_labels(y, len(points))
             X, y, *_ = present(points, labels, check_sample_weight(sample_weight, self.class_weight, labels), None)
         compressor = self._compressor()

@@ -40,6 +40,7 @@ _KEPT_COSTS = 2**22  # numbers that are kept from values to their gradient
 _WIDEST = 16384  # different points of Z whose costs are held at a time in a search
 _LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
+_LEAST_LENGTH = 1e-145  # whose square is still a number with all its digits
 
 
 @dataclass
@@ -177,8 +178,11 @@ class CloudSinkhorn(BaseEstimator):
         Positions and weights that minimise the weighted sum of values, found by descent from points of X.
         """
         clouds = as_clouds(self.check(X))
-        fitted = self.fitted_to(clouds)
         shares = check_weights(weights, len(clouds))
+        present = np.flatnonzero(shares)
+        if len(present) < len(clouds):
+            clouds, shares = clouds[present], shares[present]
+        fitted = self.fitted_to(clouds)
         means = clouds.means()
         center = shares @ means
         one = int(((means - center) ** 2).sum(axis=1).argmin())
@@ -424,6 +428,11 @@ class CloudSinkhorn(BaseEstimator):
     def _usual_reg(self, points: Array) -> float:
         """A share of the median cost between points."""
         C = costs(self.cost, points, points)
+        shortest = _LEAST_LENGTH if self.cost == "euclidean" else _LEAST_LENGTH**2
+        if self.cost != "cosine" and C.max() < shortest and (points != points[0]).any():
+            raise InvalidPointError(
+                f"the points of X differ by less than {_LEAST_LENGTH:g}, whose square underflows; scale all points"
+            )
         positive = C[1e-12 * max(C.max(), 1e-300) < C]
         return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
 
@@ -445,11 +454,11 @@ class CloudSinkhorn(BaseEstimator):
             )
 
     def _refuse_zeros(self, X: Clouds, name: str) -> None:
-        zero = (X.table == 0.0).all(axis=1)[X.index]
+        zero = (np.abs(X.table) < _LEAST_LENGTH).all(axis=1)[X.index]
         if zero.any():
             at = int(np.flatnonzero(zero)[0])
             cloud = int(np.searchsorted(X.offsets, at, "right")) - 1
             raise InvalidPointError(
-                f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero and has no direction; remove it, or use "
-                "another cost than 'cosine'"
+                f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero, or nearly, and has no direction; remove it, or "
+                "use another cost than 'cosine'"
             )
