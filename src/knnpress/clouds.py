@@ -198,7 +198,7 @@ class Clouds:
         )
 
     def compact(self) -> Clouds:
-        """The same clouds without the points that none of them uses, such as those of a larger set they were cut from."""
+        """The same clouds without the points that none of them uses, e.g. of a larger set they are a part of."""
         return self._made_of(**self.arrays())
 
     def __reduce__(self) -> Any:
@@ -357,7 +357,7 @@ class StoredClouds:
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, points: Any, offsets: ArrayLike, weights: ArrayLike | None = None) -> None:
+    def __init__(self, points: Any, offsets: ArrayLike, weights: Any = None) -> None:
         shape = getattr(points, "shape", None)
         if shape is None or not hasattr(points, "dtype"):
             raise TypeError(
@@ -379,10 +379,8 @@ class StoredClouds:
         _check_sizes(starts)
         if weights is not None and not hasattr(weights, "shape"):
             weights = as_float_array(weights, "weights")
-        if weights is not None and weights.shape != (shape[0],):  # type: ignore[union-attr]
-            raise ValueError(
-                f"weights has shape {weights.shape}; give one weight for each of the {shape[0]} points"  # type: ignore[union-attr]
-            )
+        if weights is not None and weights.shape != (shape[0],):
+            raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {shape[0]} points")
         self.points, self.offsets, self.weights = points, starts, weights
 
     @property
@@ -438,7 +436,7 @@ class StoredClouds:
         """The clouds of a block, checked; errors name the cloud among all. `scheduler`: of Dask, where that reads."""
         at = self.span(block)
         points = as_read(self.points[at], scheduler)
-        weights = None if self.weights is None else as_read(self.weights[at], scheduler)  # type: ignore[index]
+        weights = None if self.weights is None else as_read(self.weights[at], scheduler)
         return clouds_of_block(points, self.offsets[block.start : block.stop + 1] - at.start, weights, block.start)
 
     def span(self, block: slice) -> slice:
@@ -583,8 +581,8 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices, first: int = 0) -> 
         row = int(np.flatnonzero(bad)[0])
         cloud = int(np.searchsorted(offsets, row, "right")) - 1
         raise InvalidPointError(
-            f"the weight of point {row - offsets[cloud]} of cloud {cloud + first} is {array[row]}, as are {bad.sum()} of "
-            f"{len(array)} weights that are not positive; remove these points"
+            f"the weight of point {row - offsets[cloud]} of cloud {cloud + first} is {array[row]}, as are {bad.sum()} "
+            f"of {len(array)} weights that are not positive; remove these points"
         )
     largest = np.maximum.reduceat(array, offsets[:-1])
     scaled = array / np.repeat(largest, sizes)  # first by the largest: sums may overflow

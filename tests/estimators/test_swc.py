@@ -214,7 +214,7 @@ def test_what_is_no_clouds_is_refused_with_the_cure(kind, tmp_path):
         packed = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", shape=packed.shape)
     elif kind == "list":
         packed = packed.tolist()
-    said = rf"X is an? {kind}.*; SWC takes clouds: give knnpress\.Clouds.*in a store or a dask array, knnpress\.StoredClouds"
+    said = rf"X is an? {kind}.*; SWC takes clouds: give knnpress\.Clouds.*in a store or a dask array, .*StoredClouds"
     ways = [lambda: clf.fit(packed, y), lambda: clf.partial_fit(packed, y), lambda: fitted.partial_fit(packed, y)]
     queries = ("predict", "predict_proba", "transform", "kneighbors", "outlier_score")
     for way in [*ways, *(lambda name=name: getattr(fitted, name)(packed) for name in queries)]:

@@ -332,8 +332,8 @@ class StochasticCompression(BaseEstimator):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
         if self.init is None and isinstance(geometry, SmoothCloudGeometry):
             raise TypeError(
-                "StochasticCompression starts from centroids of each class, which clouds have none of; learn with SWC, or "
-                "give init=CloudCentroids(n_points)"
+                "StochasticCompression starts from centroids of each class, which clouds have none of; learn with SWC, "
+                "or give init=CloudCentroids(n_points)"
             )
         if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(

@@ -31,7 +31,7 @@ _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 
 
 def check_training_set(
-    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, out_of_core: bool = False
+    estimator: BaseEstimator, geometry: Geometry, X: Any, y: ArrayLike, out_of_core: bool = False
 ) -> tuple[Any, Labels]:
     """Checked points and labels.
 
@@ -52,8 +52,8 @@ def check_training_set(
     elif is_dask(X):
         raise TypeError(
             f"{type(estimator).__name__} cannot do this on a dask array: all points must be in memory. Give it "
-            "X.compute() and y.compute() (of StoredClouds, X[:]), or a part of them; SCC, SHC, SNC and SWC can fit them "
-            "where they are"
+            "X.compute() and y.compute() (of StoredClouds, X[:]), or a part of them; SCC, SHC, SNC and SWC can fit "
+            "dask arrays"
         )
     else:
         points = geometry.check(X, n_jobs=estimator.n_jobs)

@@ -144,7 +144,7 @@ def _delayed_blocks(X: Any, blocks: Sequence[slice]) -> list[Any]:
         clouds(
             part,
             X.offsets[block.start : block.stop + 1] - span.start,
-            None if X.weights is None else np.asarray(X.weights[span]),  # type: ignore[index]
+            None if X.weights is None else np.asarray(X.weights[span]),
             block.start,
         )
         for part, block, span in zip(parts, blocks, spans, strict=True)

@@ -454,11 +454,11 @@ class CloudSinkhorn(BaseEstimator):
             )
 
     def _refuse_zeros(self, X: Clouds, name: str) -> None:
-        zero = (np.abs(X.table) < _LEAST_LENGTH).all(axis=1)[X.index]
+        zero = (np.abs(X.table).max(axis=1) < _LEAST_LENGTH)[X.index]
         if zero.any():
             at = int(np.flatnonzero(zero)[0])
             cloud = int(np.searchsorted(X.offsets, at, "right")) - 1
             raise InvalidPointError(
-                f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero, or nearly, and has no direction; remove it, or "
-                "use another cost than 'cosine'"
+                f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero, or nearly, and has no direction; remove "
+                "it, or use another cost than 'cosine'"
             )
