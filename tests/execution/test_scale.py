@@ -729,6 +729,29 @@ def test_the_command_line_learns_from_a_zarr_store(store, tmp_path, capsys, monk
     assert "zarr stores" in capsys.readouterr().err
 
 
+def test_the_command_line_learns_clouds_from_a_zarr_store(tmp_path, capsys, monkeypatch, started):
+    monkeypatch.setattr("knnpress.execution.dask.connect", lambda scheduler: started.as_current())
+    points, offsets, y = rings(60)
+    points *= 0.01 + np.repeat(y, np.diff(offsets))[:, None]  # small clouds and large ones
+    path, model = tmp_path / "clouds.zarr", tmp_path / "model.knnp"
+    group = zarr.open_group(path, mode="w")
+    for name, values in (("points", points), ("offsets", offsets), ("y", y), ("weights", np.ones(len(points)))):
+        group.create_array(name, shape=values.shape, dtype=values.dtype)[:] = values
+    for more in ([], ["--scheduler", "local"], ["--method", "subsample"]):
+        assert main(["compress", str(path), "-o", str(model), "--prototypes", "2", *more]) == 0, capsys.readouterr()
+        found = kp.load(model)
+        assert isinstance(found, kp.PrototypeClassifier if "--method" in more else kp.SWC)
+        assert found.score(kp.Clouds(points, offsets), y.astype(str)) > 0.8
+    capsys.readouterr()
+    del group["y"]
+    group.create_array("y", data=y[1:])
+    with pytest.raises(ValueError, match=r"60 clouds and 59 labels"):
+        kp.datasets.open_zarr(path)
+    group["offsets"][3] = 0
+    with pytest.raises(ValueError, match=r"clouds\.zarr holds no sound clouds: offsets does not ascend"):
+        kp.datasets.open_zarr(path)
+
+
 def test_a_store_without_labels_is_refused(tmp_path):
     zarr.open_group(tmp_path / "data.zarr", mode="w").create_array("X", shape=(3, 2), dtype="f8")
     with pytest.raises(ValueError, match="is not a zarr group with the arrays X and y"):

@@ -229,7 +229,7 @@ class LearnedModel(PrototypeModel):
 
         Parameters
         ----------
-        X : array of shape (n, d) or (n, d, d)
+        X : array of shape (n, d) or (n, d, d); for `SWC`, Clouds or StoredClouds
             Points of the geometry. A dask array stays on the workers of the current client; without a client it is
             read block by block, as are memory maps, zarr arrays and HDF5 datasets larger than 256 MB. The start and the
             setting are chosen by 20,000 of the points, at most.

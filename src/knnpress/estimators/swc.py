@@ -31,9 +31,10 @@ class SWC(LearnedModel):
     """Stochastic Wasserstein compression: a few learned prototypes of clouds, each a cloud itself.
 
     X is a `knnpress.Clouds`: documents as sets of word vectors, images as sets of local features, any sets of weighted
-    points. Prototypes have `n_points` points each, whose positions and weights are learned. Above 2000 clouds they are
-    taken in batches of 256. There, and where clouds have so many points that a search would take minutes, nothing is
-    searched: "auto" is then gamma="scale", prior=1, smoothing=0.02, vote="nearest".
+    points; or, where these do not fit in memory, `knnpress.StoredClouds`. Prototypes have `n_points` points each, whose
+    positions and weights are learned. Above 2000 clouds they are taken in batches of 256. There, and where clouds have
+    so many points that a search would take minutes, nothing is searched: "auto" is then gamma="scale", prior=1,
+    smoothing=0.02, vote="nearest".
 
     Parameters
     ----------
