@@ -263,18 +263,10 @@ class Clouds:
                 offsets = self.offsets[start : stop + 1] - self.offsets[start]
                 return self._made_of(self.table, self.index[at], offsets, self.weights[at])
             return self[np.arange(start, stop, step)]
-        if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
-            row = operator.index(rows) + (len(self) if rows < 0 else 0)
-            if not 0 <= row < len(self):
-                raise IndexError(f"there is no cloud {rows}; there are {len(self)}")
-            at = slice(self.offsets[row], self.offsets[row + 1])
+        chosen = _rows_of(rows, len(self))
+        if isinstance(chosen, int):
+            at = slice(self.offsets[chosen], self.offsets[chosen + 1])
             return Cloud(self.table[self.index[at]], self.weights[at])
-        chosen = np.asarray(rows)
-        if isinstance(rows, tuple) or chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
-            raise IndexError("clouds are indexed by a number, a slice, a mask or an array of row numbers")
-        if chosen.dtype.kind == "b" and len(chosen) != len(self):
-            raise IndexError(f"the mask has {len(chosen)} entries, and there are {len(self)} clouds")
-        chosen = np.arange(len(self))[chosen.astype(np.intp) if chosen.dtype.kind != "b" else chosen]
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         flat = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
@@ -295,7 +287,10 @@ class Clouds:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         """Refuse: clouds differ in size."""
-        raise TypeError("Clouds differ in size, and are no array; use clouds.points, or a list of clouds[i].points")
+        raise TypeError(
+            "Clouds differ in size, and are no array; SWC learns them, and PrototypeClassifier('clouds') takes them. "
+            "All their points are clouds.points"
+        )
 
     def __repr__(self) -> str:
         return _describe(self.sizes, self.shape[1])
@@ -326,7 +321,8 @@ class StoredClouds:
     is checked when it is read, and becomes float64. Where the points are a dask array and a ``distributed.Client`` is
     open, ``fit`` leaves them on its workers.
 
-    A slice gives these clouds in memory, as `Clouds`; a single number gives one `Cloud`.
+    Indexing brings clouds into memory: a slice, a mask or row numbers give `Clouds`, a single number one `Cloud`. So
+    scikit-learn's splitters and ``cross_val_score`` can cut it, where the parts fit in memory.
 
     Parameters
     ----------
@@ -419,18 +415,15 @@ class StoredClouds:
 
     def __getitem__(self, rows: Any) -> Any:
         """Some of the clouds, in memory; a single number gives one `Cloud`."""
-        if isinstance(rows, slice) and rows.step in (None, 1):
-            start, stop, _ = rows.indices(len(self))
-            return self.read(slice(start, max(start, stop)))
-        if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
-            row = operator.index(rows) + (len(self) if rows < 0 else 0)
-            if not 0 <= row < len(self):
-                raise IndexError(f"there is no cloud {rows}; there are {len(self)}")
-            return self.read(slice(row, row + 1))[0]
-        raise IndexError(
-            "StoredClouds are read by slices of consecutive clouds; take(rows) brings others into memory, and "
-            "StoredClouds(points, offsets[a:b]) leaves a part of them in the store"
-        )
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # as scikit-learn asks
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self.read(slice(start, max(start, stop)))
+            rows = np.arange(start, stop, step)
+        chosen = _rows_of(rows, len(self))
+        return self.read(slice(chosen, chosen + 1))[0] if isinstance(chosen, int) else self._take(chosen)
 
     def read(self, block: slice, scheduler: str | None = None) -> Clouds:
         """The clouds of a block, checked; errors name the cloud among all. `scheduler`: of Dask, where that reads."""
@@ -443,14 +436,15 @@ class StoredClouds:
         """Where the points of the clouds of a block are."""
         return slice(int(self.offsets[block.start]), int(self.offsets[block.stop]))
 
-    def take(self, rows: Indices) -> Clouds:
-        """The clouds of these row numbers, in memory."""
-        rows = np.asarray(rows)
+    def _take(self, rows: Indices) -> Clouds:
+        """The clouds of these row numbers."""
+        rows, order = np.unique(rows, return_inverse=True)  # stores are read from the first to the last
         sizes = self.sizes[rows]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         at = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], sizes)
         weights = None if self.weights is None else np.asarray(self.weights)[at]
-        return Clouds(_points_at(self.points, at), offsets, weights)
+        table = as_float_array(_points_at(self.points, at), "points")
+        return Clouds._made_of(table, np.arange(len(at)), offsets, _check_parts(table, offsets, weights, rows))[order]
 
     def some_points(self, most: int, rows: Indices | None = None) -> Array:
         """At most so many points, at equal steps from the first of these clouds to the last."""
@@ -479,6 +473,21 @@ def clouds_of_block(points: Array, offsets: Indices, weights: Array | None, firs
 def as_read(part: Any, scheduler: str | None) -> Array:
     """A part of a store as an array; a dask array is computed by a scheduler (None: the current one)."""
     return np.asarray(part.compute(scheduler=scheduler) if hasattr(part, "__dask_graph__") else part)
+
+
+def _rows_of(rows: Any, n: int) -> int | Indices:
+    """The row that an index stands for, or several."""
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        row = operator.index(rows) + (n if rows < 0 else 0)
+        if not 0 <= row < n:
+            raise IndexError(f"there is no cloud {rows}; there are {n}")
+        return row
+    chosen = np.asarray(rows)
+    if isinstance(rows, tuple) or chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
+        raise IndexError("clouds are indexed by a number, a slice, a mask or an array of row numbers")
+    if chosen.dtype.kind == "b" and len(chosen) != n:
+        raise IndexError(f"the mask has {len(chosen)} entries, and there are {n} clouds")
+    return np.arange(n)[chosen.astype(np.intp) if chosen.dtype.kind != "b" else chosen]
 
 
 def equal_steps(n: int, most: int) -> Indices:
@@ -559,16 +568,16 @@ def _check_sizes(offsets: Indices) -> None:
         )
 
 
-def _check_parts(table: Array, offsets: Indices, weights: ArrayLike | None, first: int = 0) -> Array:
-    """Refuse bad points; weights that sum to one in each cloud. `first`: what messages call the first cloud."""
+def _check_parts(table: Array, offsets: Indices, weights: ArrayLike | None, numbers: int | Indices = 0) -> Array:
+    """Refuse bad points; weights that sum to one in each cloud. Messages call clouds by `numbers`, or count from it."""
     bad = _bad_row(table)
     if bad is not None:
         cloud = int(np.searchsorted(offsets, bad, "right")) - 1
-        raise InvalidPointError(_what_is_wrong(f"point {bad - offsets[cloud]} of cloud {cloud + first}", table[bad]))
-    return _as_weights(weights, offsets, first)
+        raise InvalidPointError(_what_is_wrong(f"point {bad - offsets[cloud]} of {_name(cloud, numbers)}", table[bad]))
+    return _as_weights(weights, offsets, numbers)
 
 
-def _as_weights(weights: ArrayLike | None, offsets: Indices, first: int = 0) -> Array:
+def _as_weights(weights: ArrayLike | None, offsets: Indices, numbers: int | Indices = 0) -> Array:
     """Weights that sum to one in each cloud."""
     sizes = np.diff(offsets)
     if weights is None:
@@ -581,13 +590,17 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices, first: int = 0) -> 
         row = int(np.flatnonzero(bad)[0])
         cloud = int(np.searchsorted(offsets, row, "right")) - 1
         raise InvalidPointError(
-            f"the weight of point {row - offsets[cloud]} of cloud {cloud + first} is {array[row]}, as are {bad.sum()} "
-            f"of {len(array)} weights that are not positive; remove these points"
+            f"the weight of point {row - offsets[cloud]} of {_name(cloud, numbers)} is {array[row]}, as are "
+            f"{bad.sum()} of {len(array)} weights that are not positive; remove these points"
         )
     largest = np.maximum.reduceat(array, offsets[:-1])
     scaled = array / np.repeat(largest, sizes)  # first by the largest: sums may overflow
     scaled /= np.repeat(np.add.reduceat(scaled, offsets[:-1]), sizes)
     return np.maximum(scaled, np.finfo(np.float64).tiny)
+
+
+def _name(cloud: int, numbers: int | Indices) -> str:
+    return f"cloud {cloud + numbers if isinstance(numbers, int) else numbers[cloud]}"
 
 
 def _bad_row(table: Array) -> int | None:

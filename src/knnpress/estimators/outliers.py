@@ -109,7 +109,7 @@ def some_rows(X: Any, stored: bool, weight: Array | None) -> tuple[Any, slice | 
         return _safe_indexing(X, rows), rows
     rows = rows[:: -(-len(rows) // sample_size(X, _MOST_ROWS))]
     if isinstance(X, StoredClouds):
-        return X.take(rows), rows
+        return X[rows], rows
     if is_dask(X):
         return np.asarray(X[rows]), rows
     return np.concatenate([np.asarray(X[block])[rows_within(rows, block)] for block in reading_blocks(X)]), rows
