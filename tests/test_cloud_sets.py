@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import zipfile
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, cross_val_score, train_test_split
 
 import knnpress as kp
+from knnpress.clouds import equal_steps
 from knnpress.datasets import load_groups, load_points
 from knnpress.datasets.points import read_raw_points
 from knnpress.exceptions import InvalidPointError
@@ -104,6 +107,138 @@ def test_labels_are_saved_beside_the_clouds(tmp_path):
         clouds.save(path, index=[1, 2, 3])
     with pytest.raises(ValueError, match=r"holds clouds, which were checked as they were read"):
         read_raw_points(path)
+
+
+def test_copies_and_pickles_hold_the_same_clouds_and_no_more_than_these(tmp_path):
+    clouds = kp.Clouds.from_list(*make(50))
+    for other in (pickle.loads(pickle.dumps(clouds)), copy.copy(clouds), copy.deepcopy(clouds), clouds.copy()):
+        assert other == clouds
+    few = pickle.loads(pickle.dumps(clouds[[7, 3]]))
+    assert few == clouds[[7, 3]]
+    assert len(few.table) == few.sizes.sum()  # not the points of all 50
+    rng = np.random.default_rng(0)
+    words = kp.Clouds.from_csr(csr_array(rng.poisson(1.0, (20, 9)) + 1), rng.normal(size=(9, 2)))
+    assert pickle.loads(pickle.dumps(words[3:])).table.shape == (9, 2)  # still shared
+    assert pickle.loads(pickle.dumps(words)) == words
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    clouds = kp.Clouds.from_list(*make())
+    clouds.save(tmp_path / "clouds.npz")
+
+    def fail(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        clouds[:2].save(tmp_path / "clouds.npz")
+    assert kp.Clouds.load(tmp_path / "clouds.npz") == clouds
+    assert [path.name for path in tmp_path.iterdir()] == ["clouds.npz"]
+
+
+def test_points_of_single_precision_become_doubles_and_inputs_stay_as_they_are():
+    parts, weights = make()
+    points = np.concatenate(parts).astype(np.float32)
+    offsets, mass = np.cumsum([0, *map(len, parts)]), np.concatenate(weights)
+    before = points.copy(), offsets.copy(), mass.copy()
+    clouds = kp.Clouds(points, offsets, mass)
+    assert clouds == kp.Clouds(points.astype(np.float64), offsets, mass)
+    assert clouds.table.dtype == np.float64
+    for given, kept in zip((points, offsets, mass), before, strict=True):
+        np.testing.assert_array_equal(given, kept)
+
+
+def stored(n=7):
+    parts, weights = make(n)
+    points, offsets = np.concatenate(parts), np.cumsum([0, *map(len, parts)])
+    return kp.StoredClouds(points, offsets, np.concatenate(weights)), kp.Clouds.from_list(parts, weights)
+
+
+def test_indexing_brings_stored_clouds_into_memory():
+    lazy, clouds = stored()
+    assert (lazy.shape, len(lazy), lazy.sizes.tolist()) == ((7, 3), 7, clouds.sizes.tolist())
+    assert repr(lazy) == f"Stored{clouds!r}"
+    for rows in (slice(None), slice(2, 5), slice(-3, None), slice(5, 2), slice(3, 3)):
+        assert lazy[rows] == clouds[rows]
+    for one, other in zip(lazy, clouds, strict=True):
+        np.testing.assert_array_equal(one.points, other.points)
+        np.testing.assert_allclose(one.weights, other.weights)
+    np.testing.assert_array_equal(lazy[-1].points, clouds[-1].points)
+    mask = np.arange(7) % 3 == 0
+    for rows in ([1, 4, 6], [6, 0, 0], np.array([-1]), mask, mask.tolist(), slice(None, None, -2), np.array([], int)):
+        assert lazy[rows] == clouds[rows]
+    assert pickle.loads(pickle.dumps(lazy))[:] == clouds
+    with pytest.raises(IndexError, match="no cloud 7; there are 7"):
+        lazy[7]
+    for rows in ("a", None, (1, 2), np.array([0.5]), np.ones(6, bool)):
+        with pytest.raises(IndexError, match=r"clouds"):
+            lazy[rows]
+    with pytest.raises(TypeError, match=r"X\[:\] brings them into memory"):
+        np.asarray(lazy)
+
+
+def test_offsets_of_stored_clouds_may_stand_for_a_part_of_the_points():
+    lazy, clouds = stored()
+    first, rest = (kp.StoredClouds(lazy.points, part, lazy.weights) for part in (lazy.offsets[:4], lazy.offsets[3:]))
+    assert first[:] == clouds[:3]
+    assert rest[:] == clouds[3:]
+    assert rest[[0, 2]] == clouds[[3, 5]]
+    assert rest.nbytes == clouds[3:].nbytes
+
+
+@pytest.mark.parametrize("chunks", [None, (4, 3)])
+def test_points_at_equal_steps_are_those_of_clouds_in_memory(chunks):
+    """Of stores that can only be sliced, whatever their chunks."""
+    lazy, clouds = stored(9)
+
+    class Sliced:
+        shape, dtype = lazy.points.shape, lazy.points.dtype
+
+        def __getitem__(self, rows):
+            assert isinstance(rows, slice)
+            return lazy.points[rows]
+
+    store = Sliced()
+    store.chunks = chunks
+    X = kp.StoredClouds(store, lazy.offsets)
+    kept = np.array([0, 2, 3, 8])
+    for most in (1, 5, 1000):
+        np.testing.assert_array_equal(X.some_points(most), clouds.points[equal_steps(len(clouds.points), most)])
+        few = clouds[kept].points
+        np.testing.assert_array_equal(X.some_points(most, kept), few[equal_steps(len(few), most)])
+    assert X[kept] == kp.Clouds.from_list([clouds[i].points for i in kept])
+
+
+@pytest.mark.parametrize(
+    ("points", "offsets", "weights", "error", "said"),
+    [
+        ([[0.0], [1.0]], [0, 2], None, TypeError, "points is a list; give a memory map.* there is knnpress.Clouds"),
+        (np.zeros(3), [0, 3], None, ValueError, r"points has shape \(3,\); expected"),
+        (np.zeros((3, 1), complex), [0, 3], None, ValueError, "points has dtype complex128; store it as plain numbers"),
+        (np.zeros((3, 1)), [0, 4], None, ValueError, "offsets goes from 0 to 4, and there are 3 points"),
+        (np.zeros((3, 1)), [0, 2, 1], None, ValueError, "offsets does not ascend: cloud 1 begins at 2"),
+        (np.zeros((3, 1)), [0, 2, 2, 3], None, InvalidPointError, "cloud 1 is empty"),
+        (np.zeros((3, 1)), [0.0, 3.0], None, ValueError, "give n . 1 whole numbers"),
+        (np.zeros((3, 1)), [0, 3], [1.0], ValueError, r"weights has shape \(1,\); give one weight for each of the 3"),
+    ],
+)
+def test_bad_stored_clouds_are_refused_at_once(points, offsets, weights, error, said):
+    with pytest.raises(error, match=said):
+        kp.StoredClouds(points, offsets, weights)
+
+
+def test_bad_points_and_weights_in_a_store_are_named_among_all_when_they_are_read():
+    points, offsets, weights = np.zeros((6, 2)), [0, 2, 4, 6], np.ones(6)
+    points[5, 1], weights[3] = np.inf, 0.0
+    lazy = kp.StoredClouds(points, offsets, weights)
+    assert len(lazy[:1]) == 1
+    with pytest.raises(InvalidPointError, match=r"the weight of point 1 of cloud 1 is 0\.0"):
+        lazy[1:2]
+    with pytest.raises(InvalidPointError, match="point 1 of cloud 2 contains NaN or infinity"):
+        lazy[2:]
+    with pytest.raises(InvalidPointError, match="point 1 of cloud 2 contains NaN or infinity"):
+        lazy[[2, 0]]
 
 
 def test_equality_sees_points_weights_and_cuts():
@@ -214,3 +349,6 @@ def test_scikit_learn_cuts_clouds():
     train, test, y_train, _ = train_test_split(clouds, y, test_size=0.25, stratify=y, random_state=0)
     assert len(train) == len(y_train) == 30
     assert len(test) == 10
+    lazy = kp.StoredClouds(clouds.points, clouds.offsets)
+    assert cross_val_score(Means(), lazy, y, cv=StratifiedKFold(4)).mean() == 1.0
+    assert train_test_split(lazy, y, test_size=0.25, stratify=y, random_state=0)[0] == train

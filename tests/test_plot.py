@@ -56,6 +56,53 @@ def test_vectors_are_drawn_as_bars_or_as_the_image_they_stand_for(snc):
         kp.plot.prototypes(snc, shape=(3, 3))
 
 
+def cloud_model(d, n_points=3):
+    rng = np.random.default_rng(0)
+    y = np.arange(20) % 2
+    X = kp.Clouds.from_list([rng.normal(5.0 * label, 1.0, (4, d)) for label in y])
+    plain = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "max_iter": 1, "reg": 1.0}
+    return kp.SWC(2, n_points=n_points, **plain).fit(X, y), X, y
+
+
+def test_clouds_in_a_plane_are_drawn_as_points():
+    model, X, y = cloud_model(2)
+    for fitted in (model, kp.PrototypeClassifier("clouds").fit(X, y)):
+        clouds = fitted.prototypes_ if fitted is not model else fitted.prototype_clouds
+        axes = kp.plot.prototypes(fitted)
+        order = np.argsort(fitted.prototype_labels_, kind="stable")
+        for ax, k in zip(axes, order, strict=True):
+            np.testing.assert_allclose(ax.collections[0].get_offsets(), clouds[k].points)
+            sizes = ax.collections[0].get_sizes()
+            np.testing.assert_allclose(sizes / sizes.sum(), clouds[k].weights)
+        assert not axes[0].yaxis_inverted()
+        assert fitted._repr_html_().count("<circle") == sum(len(clouds[k].points) for k in order)
+
+
+@pytest.mark.parametrize("n_points", [3, 4, 5])  # as many numbers as a square matrix has, fewer, and more
+def test_clouds_of_many_dimensions_have_no_picture(n_points):
+    model, *_ = cloud_model(3, n_points)
+    with pytest.raises(TypeError, match=r"clouds in 3 dimensions .*; .*knnpress inspect"):
+        kp.plot.prototypes(model)
+    assert "2 of 20 points" in model._repr_html_()
+    assert "img" not in model._repr_html_().split("knnpress-model")[1]
+
+
+@pytest.mark.parametrize("name", ["contour", "local-features"])
+def test_clouds_of_images_are_drawn_where_their_points_are(name):
+    yy, xx = np.mgrid[:40, :40] - 20
+    images = [np.hypot(xx, yy) < 8 if k % 2 else np.abs(xx) + 0 * yy < 6 for k in range(8)]
+    plain = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "max_iter": 1, "reg": 1.0}
+    model = kp.DescriptorClassifier(name, kp.SWC(2, n_points=4, **plain)).fit(images, np.arange(8) % 2)
+    axes = kp.plot.prototypes(model)
+    offsets = axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(offsets, model.classifier_.prototypes_[0, :, -3:-1])
+    assert axes[0].yaxis_inverted()
+    if name == "local-features":
+        model.descriptors_[0].position = False
+        with pytest.raises(TypeError, match="have no picture"):
+            kp.plot.prototypes(model)
+
+
 def test_the_curve_has_held_out_errors_and_the_full_set():
     X, y = HISTOGRAMS.X[:300], HISTOGRAMS.y[:300]
     model = kp.SNC(n_prototypes=20, max_iter=3, gamma="scale", prior=1.0, smoothing=0.02, vote="nearest")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knnpress import compression, datasets, descriptors, exceptions, geometries, plot
-    from knnpress.clouds import Clouds
+    from knnpress.clouds import Clouds, StoredClouds
     from knnpress.comparison import Comparison, compare
     from knnpress.estimators import SCC, SHC, SNC, SWC, DescriptorClassifier, PrototypeClassifier, PrototypeSampler
     from knnpress.export import export_c, export_js
@@ -23,6 +23,7 @@ __all__ = [
     "DescriptorClassifier",
     "PrototypeClassifier",
     "PrototypeSampler",
+    "StoredClouds",
     "__version__",
     "compare",
     "compression",
@@ -41,7 +42,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(["SCC", "SHC", "SNC", "SWC", "DescriptorClassifier"], "knnpress.estimators"),
     **dict.fromkeys(["PrototypeClassifier", "PrototypeSampler"], "knnpress.estimators"),
-    "Clouds": "knnpress.clouds",
+    **dict.fromkeys(["Clouds", "StoredClouds"], "knnpress.clouds"),
     **dict.fromkeys(["Comparison", "compare"], "knnpress.comparison"),
     **dict.fromkeys(["load", "save"], "knnpress.model_file"),
     **dict.fromkeys(["export_c", "export_js"], "knnpress.export"),

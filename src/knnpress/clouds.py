@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,11 +71,7 @@ class Clouds:
     def __init__(self, points: ArrayLike, offsets: ArrayLike, weights: ArrayLike | None = None) -> None:
         table = _as_table(points, "points")
         starts = _as_offsets(offsets, len(table))
-        bad = _bad_row(table)
-        if bad is not None:
-            cloud = int(np.searchsorted(starts, bad, "right")) - 1
-            raise InvalidPointError(_what_is_wrong(f"point {bad - starts[cloud]} of cloud {cloud}", table[bad]))
-        self._set(table, np.arange(len(table)), starts, _as_weights(weights, starts))
+        self._set(table, np.arange(len(table)), starts, _check_parts(table, starts, weights))
 
     def _set(self, table: Array, index: Indices, offsets: Indices, weights: Array) -> None:
         self.table, self.index, self.offsets, self.weights = table, index, offsets, weights
@@ -190,6 +186,29 @@ class Clouds:
         shape = (len(self), len(self.table))
         return csr_array((self.weights, self.index, self.offsets), shape=shape) @ self.table
 
+    @classmethod
+    def joined(cls, parts: Sequence[Clouds]) -> Clouds:
+        """The clouds of all parts, one after the other; points that clouds of a part share stay shared."""
+        before = np.cumsum([0, *(len(part.table) for part in parts)])
+        return cls._made_of(
+            np.concatenate([part.table for part in parts]),
+            np.concatenate([part.index + first for part, first in zip(parts, before, strict=False)]),
+            np.concatenate([[0], np.cumsum(np.concatenate([part.sizes for part in parts]))]),
+            np.concatenate([part.weights for part in parts]),
+        )
+
+    def compact(self) -> Clouds:
+        """The same clouds without the points that none of them uses, e.g. of a larger set they are a part of."""
+        return self._made_of(**self.arrays())
+
+    def __reduce__(self) -> Any:
+        """For pickles, which then hold no points of other clouds."""
+        arrays = self.arrays()
+        return Clouds._made_of, tuple(arrays[name] for name in _ARRAYS)
+
+    def __copy__(self) -> Clouds:
+        return self._made_of(self.table, self.index, self.offsets, self.weights)
+
     def copy(self) -> Clouds:
         """The same clouds in arrays of their own."""
         return self._made_of(self.table.copy(), self.index.copy(), self.offsets.copy(), self.weights.copy())
@@ -244,18 +263,10 @@ class Clouds:
                 offsets = self.offsets[start : stop + 1] - self.offsets[start]
                 return self._made_of(self.table, self.index[at], offsets, self.weights[at])
             return self[np.arange(start, stop, step)]
-        if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
-            row = operator.index(rows) + (len(self) if rows < 0 else 0)
-            if not 0 <= row < len(self):
-                raise IndexError(f"there is no cloud {rows}; there are {len(self)}")
-            at = slice(self.offsets[row], self.offsets[row + 1])
+        chosen = _rows_of(rows, len(self))
+        if isinstance(chosen, int):
+            at = slice(self.offsets[chosen], self.offsets[chosen + 1])
             return Cloud(self.table[self.index[at]], self.weights[at])
-        chosen = np.asarray(rows)
-        if isinstance(rows, tuple) or chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
-            raise IndexError("clouds are indexed by a number, a slice, a mask or an array of row numbers")
-        if chosen.dtype.kind == "b" and len(chosen) != len(self):
-            raise IndexError(f"the mask has {len(chosen)} entries, and there are {len(self)} clouds")
-        chosen = np.arange(len(self))[chosen.astype(np.intp) if chosen.dtype.kind != "b" else chosen]
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         flat = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], sizes)
@@ -276,15 +287,13 @@ class Clouds:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         """Refuse: clouds differ in size."""
-        raise TypeError("Clouds differ in size, and are no array; use clouds.points, or a list of clouds[i].points")
+        raise TypeError(
+            "Clouds differ in size, and are no array; SWC learns them, and PrototypeClassifier('clouds') takes them. "
+            "All their points are clouds.points"
+        )
 
     def __repr__(self) -> str:
-        n, d = self.shape
-        if n == 0:
-            return f"Clouds(0 clouds in {d} dimensions)"
-        low, high = int(self.sizes.min()), int(self.sizes.max())
-        size = f"{low}" if low == high else f"{low} to {high}"
-        return f"Clouds({n} cloud{'s' * (n != 1)} of {size} point{'s' * (high != 1)} in {d} dimension{'s' * (d != 1)})"
+        return _describe(self.sizes, self.shape[1])
 
     def save(self, path: str | os.PathLike[str], **more: ArrayLike) -> None:
         """Write to one .npz file, replaced in one step; shared points are written once.
@@ -318,6 +327,212 @@ class Clouds:
         return cls.from_arrays(arrays, str(path))
 
 
+class StoredClouds:
+    """Clouds whose points stay in a store, and are read some clouds at a time.
+
+    For `SWC.fit`, which then never holds more than a block of them, and for the queries of a fitted model. Each block
+    is checked when it is read, and becomes float64. Where the points are a dask array and a ``distributed.Client`` is
+    open, ``fit`` leaves them on its workers.
+
+    Indexing brings clouds into memory: a slice, a mask or row numbers give `Clouds`, a single number one `Cloud`. So
+    scikit-learn's splitters and ``cross_val_score`` can cut it, where the parts fit in memory.
+
+    Parameters
+    ----------
+    points : memory map, zarr array, HDF5 dataset or dask array of shape (n_points, d)
+        The points of all clouds, one cloud after the other.
+    offsets : array of shape (n + 1,)
+        Where each cloud begins and the last one ends. They need not cover all points: ``offsets[:k + 1]`` and
+        ``offsets[k:]`` are the first k clouds and the others.
+    weights : array of shape (n_points,) or None
+        Positive, in memory or in a memory map; None: the points of a cloud weigh the same.
+
+    Attributes
+    ----------
+    shape : tuple
+        (n, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import knnpress as kp
+    >>> points = np.arange(12.0).reshape(6, 2)  # or np.load("points.npy", mmap_mode="r")
+    >>> clouds = kp.StoredClouds(points, offsets=[0, 2, 3, 6])
+    >>> clouds
+    StoredClouds(3 clouds of 1 to 3 points in 2 dimensions)
+    >>> clouds[1:]
+    Clouds(2 clouds of 1 to 3 points in 2 dimensions)
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, points: Any, offsets: ArrayLike, weights: Any = None) -> None:
+        shape = getattr(points, "shape", None)
+        if shape is None or not hasattr(points, "dtype"):
+            raise TypeError(
+                f"points is a {type(points).__name__}; give a memory map, a zarr array, an HDF5 dataset or a dask "
+                "array, (n_points, n_dims). For points in memory there is knnpress.Clouds"
+            )
+        if len(shape) != 2 or shape[1] == 0:
+            raise ValueError(f"points has shape {tuple(shape)}; expected (n_points, n_dims)")
+        if points.dtype.kind not in "biuf":
+            raise ValueError(f"points has dtype {points.dtype}; store it as plain numbers")
+        if np.isnan(shape[0]):
+            raise ValueError("points has chunks of unknown length; call points.compute_chunk_sizes() first")
+        starts = _as_whole_numbers(offsets)
+        if starts[0] < 0 or starts[-1] > shape[0]:
+            raise ValueError(
+                f"offsets goes from {starts[0]} to {starts[-1]}, and there are {shape[0]} points; give where clouds "
+                "begin among them"
+            )
+        _check_sizes(starts)
+        if weights is not None and not hasattr(weights, "shape"):
+            weights = as_float_array(weights, "weights")
+        if weights is not None and weights.shape != (shape[0],):
+            raise ValueError(f"weights has shape {weights.shape}; give one weight for each of the {shape[0]} points")
+        self.points, self.offsets, self.weights = points, starts, weights
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of clouds, and dimension of their points."""
+        return len(self), int(self.points.shape[1])
+
+    @property
+    def sizes(self) -> Indices:
+        """Number of points of each cloud, (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the clouds would take in memory."""
+        return 8 * int(self.offsets[-1] - self.offsets[0]) * (self.shape[1] + 1)
+
+    @property
+    def in_dask(self) -> bool:
+        """Whether the points are a dask array."""
+        return hasattr(self.points, "__dask_graph__")
+
+    @property
+    def chunks(self) -> tuple[int, int] | None:
+        """About how many clouds a chunk of the store holds, and d; None where it has no chunks."""
+        per_chunk = _chunk_length(self.points)
+        if per_chunk is None:
+            return None
+        return max(1, round(per_chunk * len(self) / int(self.offsets[-1] - self.offsets[0]))), self.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Cloud]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Some of the clouds, in memory; a single number gives one `Cloud`."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]  # as scikit-learn asks
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self.read(slice(start, max(start, stop)))
+            rows = np.arange(start, stop, step)
+        chosen = _rows_of(rows, len(self))
+        return self.read(slice(chosen, chosen + 1))[0] if isinstance(chosen, int) else self._take(chosen)
+
+    def read(self, block: slice, scheduler: str | None = None) -> Clouds:
+        """The clouds of a block, checked; errors name the cloud among all. `scheduler`: of Dask, where that reads."""
+        at = self.span(block)
+        points = as_read(self.points[at], scheduler)
+        weights = None if self.weights is None else as_read(self.weights[at], scheduler)
+        return clouds_of_block(points, self.offsets[block.start : block.stop + 1] - at.start, weights, block.start)
+
+    def span(self, block: slice) -> slice:
+        """Where the points of the clouds of a block are."""
+        return slice(int(self.offsets[block.start]), int(self.offsets[block.stop]))
+
+    def _take(self, rows: Indices) -> Clouds:
+        """The clouds of these row numbers."""
+        rows, order = np.unique(rows, return_inverse=True)  # stores are read from the first to the last
+        sizes = self.sizes[rows]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        at = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], sizes)
+        weights = None if self.weights is None else np.asarray(self.weights)[at]
+        table = as_float_array(_points_at(self.points, at), "points")
+        return Clouds._made_of(table, np.arange(len(at)), offsets, _check_parts(table, offsets, weights, rows))[order]
+
+    def some_points(self, most: int, rows: Indices | None = None) -> Array:
+        """At most so many points, at equal steps from the first of these clouds to the last."""
+        starts, sizes = self.offsets[:-1], self.sizes
+        if rows is not None:
+            starts, sizes = starts[rows], sizes[rows]
+        ends = np.cumsum(sizes)
+        some = equal_steps(int(ends[-1]), most)
+        cloud = np.searchsorted(ends, some, "right")
+        return as_float_array(_points_at(self.points, starts[cloud] + some - ends[cloud] + sizes[cloud]), "points")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        """Refuse: clouds differ in size."""
+        raise TypeError("StoredClouds differ in size, and are no array; X[:] brings them into memory as Clouds")
+
+    def __repr__(self) -> str:
+        return f"Stored{_describe(self.sizes, self.shape[1])}"
+
+
+def clouds_of_block(points: Array, offsets: Indices, weights: Array | None, first: int) -> Clouds:
+    """Checked clouds of a block of stored ones, of which the first has the number `first` among all."""
+    table = as_float_array(points, "points")
+    return Clouds._made_of(table, np.arange(len(table)), offsets, _check_parts(table, offsets, weights, first))
+
+
+def as_read(part: Any, scheduler: str | None) -> Array:
+    """A part of a store as an array; a dask array is computed by a scheduler (None: the current one)."""
+    return np.asarray(part.compute(scheduler=scheduler) if hasattr(part, "__dask_graph__") else part)
+
+
+def _rows_of(rows: Any, n: int) -> int | Indices:
+    """The row that an index stands for, or several."""
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        row = operator.index(rows) + (n if rows < 0 else 0)
+        if not 0 <= row < n:
+            raise IndexError(f"there is no cloud {rows}; there are {n}")
+        return row
+    chosen = np.asarray(rows)
+    if isinstance(rows, tuple) or chosen.ndim != 1 or chosen.dtype.kind not in "biu" + "f" * (chosen.size == 0):
+        raise IndexError("clouds are indexed by a number, a slice, a mask or an array of row numbers")
+    if chosen.dtype.kind == "b" and len(chosen) != n:
+        raise IndexError(f"the mask has {len(chosen)} entries, and there are {n} clouds")
+    return np.arange(n)[chosen.astype(np.intp) if chosen.dtype.kind != "b" else chosen]
+
+
+def equal_steps(n: int, most: int) -> Indices:
+    """At most so many of the numbers below n, at equal steps from the first to the last."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
+
+
+def _points_at(points: Any, at: Indices) -> Array:
+    """Rows of a store, in ascending order."""
+    if isinstance(points, np.ndarray) or hasattr(points, "__dask_graph__"):
+        return as_read(points[at], None)
+    step = _chunk_length(points)  # other stores may give slices alone: one for each chunk, or run
+    new = np.diff(at // step) > 0 if step else np.diff(at) > 1
+    groups = np.split(at, np.flatnonzero(new) + 1)
+    return np.concatenate([np.asarray(points[int(g[0]) : int(g[-1]) + 1])[g - g[0]] for g in groups])
+
+
+def _chunk_length(points: Any) -> int | None:
+    """Rows of a chunk of a store; None where it has none."""
+    chunks = getattr(points, "chunks", None)
+    return int(np.max(chunks[0])) if chunks else None  # Dask gives the length of each
+
+
+def _describe(sizes: Indices, d: int) -> str:
+    n = len(sizes)
+    if n == 0:
+        return f"Clouds(0 clouds in {d} dimensions)"
+    low, high = int(sizes.min()), int(sizes.max())
+    size = f"{low}" if low == high else f"{low} to {high}"
+    return f"Clouds({n} cloud{'s' * (n != 1)} of {size} point{'s' * (high != 1)} in {d} dimension{'s' * (d != 1)})"
+
+
 def _path(path: str | os.PathLike[str]) -> Any:
     from pathlib import Path
 
@@ -332,33 +547,50 @@ def _as_table(points: ArrayLike, name: str) -> Array:
 
 
 def _as_offsets(offsets: ArrayLike, n_points: int) -> Indices:
-    array = np.asarray(offsets)
-    if array.ndim != 1 or len(array) < 2 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"offsets has shape {array.shape} and dtype {array.dtype}; give n + 1 whole numbers for n clouds, n > 0"
-        )
-    array = array.astype(np.intp)
+    array = _as_whole_numbers(offsets)
     if array[0] != 0 or array[-1] != n_points:
         raise ValueError(
             f"offsets goes from {array[0]} to {array[-1]}; it must begin with 0 and end with the number of points, "
             f"{n_points}"
         )
-    sizes = np.diff(array)
+    _check_sizes(array)
+    return array
+
+
+def _as_whole_numbers(offsets: ArrayLike) -> Indices:
+    array = np.asarray(offsets)
+    if array.ndim != 1 or len(array) < 2 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"offsets has shape {array.shape} and dtype {array.dtype}; give n + 1 whole numbers for n clouds, n > 0"
+        )
+    return array.astype(np.intp)
+
+
+def _check_sizes(offsets: Indices) -> None:
+    sizes = np.diff(offsets)
     if (sizes < 0).any():
         cloud = int(np.flatnonzero(sizes < 0)[0])
         raise ValueError(
-            f"offsets does not ascend: cloud {cloud} begins at {array[cloud]} and ends at {array[cloud + 1]}; sort the "
-            "points by cloud"
+            f"offsets does not ascend: cloud {cloud} begins at {offsets[cloud]} and ends at {offsets[cloud + 1]}; sort "
+            "the points by cloud"
         )
     if (sizes == 0).any():
         raise InvalidPointError(
             f"cloud {int(np.flatnonzero(sizes == 0)[0])} is empty, "
             f"{how_many((sizes == 0).sum(), len(sizes), 'clouds')}; remove them"
         )
-    return array
 
 
-def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
+def _check_parts(table: Array, offsets: Indices, weights: ArrayLike | None, numbers: int | Indices = 0) -> Array:
+    """Refuse bad points; weights that sum to one in each cloud. Messages call clouds by `numbers`, or count from it."""
+    bad = _bad_row(table)
+    if bad is not None:
+        cloud = int(np.searchsorted(offsets, bad, "right")) - 1
+        raise InvalidPointError(_what_is_wrong(f"point {bad - offsets[cloud]} of {_name(cloud, numbers)}", table[bad]))
+    return _as_weights(weights, offsets, numbers)
+
+
+def _as_weights(weights: ArrayLike | None, offsets: Indices, numbers: int | Indices = 0) -> Array:
     """Weights that sum to one in each cloud."""
     sizes = np.diff(offsets)
     if weights is None:
@@ -371,13 +603,17 @@ def _as_weights(weights: ArrayLike | None, offsets: Indices) -> Array:
         row = int(np.flatnonzero(bad)[0])
         cloud = int(np.searchsorted(offsets, row, "right")) - 1
         raise InvalidPointError(
-            f"the weight of point {row - offsets[cloud]} of cloud {cloud} is {array[row]}, "
+            f"the weight of point {row - offsets[cloud]} of {_name(cloud, numbers)} is {array[row]}, "
             f"{how_many(bad.sum(), len(array), 'weights')} that are not positive; remove these points"
         )
     largest = np.maximum.reduceat(array, offsets[:-1])
     scaled = array / np.repeat(largest, sizes)  # first by the largest: sums may overflow
     scaled /= np.repeat(np.add.reduceat(scaled, offsets[:-1]), sizes)
     return np.maximum(scaled, np.finfo(np.float64).tiny)
+
+
+def _name(cloud: int, numbers: int | Indices) -> str:
+    return f"cloud {cloud + numbers if isinstance(numbers, int) else numbers[cloud]}"
 
 
 def _bad_row(table: Array) -> int | None:

@@ -12,6 +12,8 @@ from sklearn.model_selection import cross_val_score
 
 from knnpress.clouds import Clouds
 from knnpress.estimators import PrototypeClassifier
+from knnpress.geometries.base import CloudGeometry
+from knnpress.geometries.cloud_points import as_clouds
 from knnpress.pictures import correlation
 from knnpress.typing import ArrayLike
 
@@ -25,7 +27,8 @@ def prototypes(model: Any, *, shape: tuple[int, int] | None = None, most: int = 
     ----------
     model : fitted classifier
     shape : (int, int) or None
-        Of the image that a vector or histogram stands for, e.g. (8, 8); None: bars. Matrices are drawn as correlations.
+        Of the image that a vector or histogram stands for, e.g. (8, 8); None: bars. Matrices are drawn as correlations;
+        clouds in two dimensions, and local features with their positions, as points of the size of their weights.
     most : int
         Prototypes to draw.
     columns : int
@@ -37,18 +40,30 @@ def prototypes(model: Any, *, shape: tuple[int, int] | None = None, most: int = 
         One for each prototype drawn.
     """
     plt = _pyplot()
+    steps = getattr(model, "descriptors_", [])
     model = getattr(model, "classifier_", model)
-    points, labels = model.prototypes_, model.prototype_labels_
-    if isinstance(points, Clouds):
-        raise TypeError("clouds of points have no picture of their own; see `knnpress inspect` for their words")
-    if shape is not None and (points.ndim != 2 or int(np.prod(shape)) != points.shape[1]):
+    points: Any = model.prototypes_
+    labels = model.prototype_labels_
+    if isinstance(model._fitted_geometry(), CloudGeometry):
+        points = as_clouds(points)
+        if points.shape[1] != 2 and not any(getattr(step, "position", False) for step in steps):
+            raise TypeError(
+                f"clouds in {points.shape[1]} dimensions have no picture; knnpress inspect shows the words of documents"
+            )
+    elif shape is not None and (points.ndim != 2 or int(np.prod(shape)) != points.shape[1]):
         raise ValueError(f"shape is {shape}, but a prototype has {' x '.join(map(str, points.shape[1:]))} entries")
     order = np.argsort(labels, kind="stable")[:most]
     rows = -(-len(order) // columns)
     _, grid = plt.subplots(rows, min(columns, len(order)), squeeze=False, figsize=(1.1 * columns, 1.3 * rows))
     axes = grid.ravel()
     for ax, k in zip(axes, order, strict=False):
-        if points.ndim == 3:
+        if isinstance(points, Clouds):
+            places, weights = points[int(k)].points[:, -2:], points[int(k)].weights
+            ax.scatter(*places.T, s=60.0 * weights / weights.max(), alpha=0.6, linewidths=0)
+            ax.set_aspect("equal", "datalim")
+            if steps:  # y grows downwards in an image
+                ax.invert_yaxis()
+        elif points.ndim == 3:
             ax.imshow(correlation(points[k]), cmap="PuOr_r", vmin=-1, vmax=1)
         elif shape is not None:
             ax.imshow(points[k].reshape(shape), cmap="gray_r")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -11,13 +13,16 @@ from sklearn.model_selection import (
     KFold,
     ShuffleSplit,
     StratifiedGroupKFold,
+    StratifiedShuffleSplit,
     cross_val_predict,
     cross_val_score,
+    train_test_split,
 )
 from sklearn.pipeline import Pipeline
 
 import knnpress as kp
-from knnpress.compression import CloudCentroids, StochasticCompression
+from knnpress.compression import ClassCentroids, CloudCentroids, LearningVectorQuantization, StochasticCompression
+from knnpress.compression.tuning import tune
 from knnpress.geometries import CloudSinkhorn
 
 PLAIN = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "reg": 1.0}
@@ -198,7 +203,7 @@ def test_a_checkpoint_of_other_clouds_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["dask array", "array in a store", "ndarray", "list"])
-def test_clouds_that_are_not_in_memory_and_other_arrays_are_refused_with_the_cure(kind, tmp_path):
+def test_what_is_no_clouds_is_refused_with_the_cure(kind, tmp_path):
     X, y = rings(20)
     clf = kp.SWC(2, n_points=3, max_iter=2, **PLAIN)
     fitted = clone(clf).fit(X, y)
@@ -209,12 +214,45 @@ def test_clouds_that_are_not_in_memory_and_other_arrays_are_refused_with_the_cur
         packed = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", shape=packed.shape)
     elif kind == "list":
         packed = packed.tolist()
-    said = rf"X is an? {kind}.*; SWC takes clouds that are in memory: give knnpress\.Clouds.*partial_fit"
+    said = rf"X is an? {kind}.*; SWC takes clouds: give knnpress\.Clouds.*in a store or a dask array, .*StoredClouds"
     ways = [lambda: clf.fit(packed, y), lambda: clf.partial_fit(packed, y), lambda: fitted.partial_fit(packed, y)]
     queries = ("predict", "predict_proba", "transform", "kneighbors", "outlier_score")
     for way in [*ways, *(lambda name=name: getattr(fitted, name)(packed) for name in queries)]:
         with pytest.raises(TypeError, match=said):
             way()
+
+
+@pytest.mark.filterwarnings("ignore:CloudSinkhorn")
+def test_settings_of_clouds_are_searched_and_a_storage_of_others_is_refused(tmp_path):
+    pytest.importorskip("optuna")
+    X, y = rings(40)
+    search = partial(tune, kp.SWC(2, n_points=3, max_iter=3, **PLAIN), n_trials=2, random_state=0)
+    found = search(X, y, space={"reg": [1.0, 2.0]}, storage=tmp_path / "trials")
+    assert found.best_score > 0.8
+    other = kp.Clouds(X.points + 1e-6, X.offsets)
+    with pytest.raises(ValueError, match="holds another search: X was"):
+        search(other, y, space={"reg": [1.0, 2.0]}, storage=tmp_path / "trials")
+    assert search(X, y).best_params.keys() == {"gamma", "prior", "smoothing"}
+
+
+@pytest.mark.filterwarnings("ignore:CloudSinkhorn")
+def test_gamma_is_tuned_without_the_absent_clouds():
+    pytest.importorskip("optuna")
+    X, y = rings(30)
+    model = kp.SWC(2, n_points=2, max_iter=2, **{**PLAIN, "gamma": "tune"})
+    weight = (np.arange(30) >= 4).astype(float)
+    found, alone = model.fit(X, y, sample_weight=weight).gamma_, model.fit(X[4:], y[4:]).gamma_
+    assert found == alone > 0
+
+
+@pytest.mark.parametrize("compressor", [StochasticCompression(), ClassCentroids(), LearningVectorQuantization()])
+def test_compressors_that_average_arrays_refuse_clouds_and_say_what_to_use(compressor):
+    X, y = rings(20)
+    model = kp.PrototypeClassifier(CloudSinkhorn(1.0, n_points=3), compressor, n_prototypes=2)
+    with pytest.raises(TypeError, match=rf"{type(compressor).__name__} .*clouds.*; .*CloudCentroids\(n_points\)"):
+        model.fit(X, y)
+    started = StochasticCompression(init=CloudCentroids(3), max_iter=3)
+    assert model.set_params(compressor=started).fit(X, y).score(X, y) > 0.8
 
 
 def test_splitters_and_searches_of_scikit_learn_cut_clouds_with_their_groups():
@@ -228,6 +266,10 @@ def test_splitters_and_searches_of_scikit_learn_cut_clouds_with_their_groups():
     found = GridSearchCV(steps, {"swc__reg": [0.5, 2.0], "swc__n_points": [1, 3]}, cv=2, n_jobs=2).fit(X, y)
     assert found.best_params_["swc__n_points"] == 3
     assert found.best_estimator_.score(*rings(seed=1)) > 0.8
+    train, test = next(StratifiedShuffleSplit(1, test_size=0.25, random_state=0).split(X, y))
+    parts = train_test_split(X, y, test_size=0.25, stratify=y, random_state=0)
+    assert clone(model).fit(X[train], y[train]).score(X[test], y[test]) > 0.8
+    assert clone(model).fit(parts[0], parts[2]).score(parts[1], parts[3]) > 0.8
 
 
 @pytest.mark.filterwarnings("ignore:CloudSinkhorn. 1 of 40 pairs")

@@ -192,6 +192,15 @@ def test_the_centroid_is_the_cloud_itself_and_the_mean_of_moved_ones():
     assert geometry.pairwise(middle[None], wanted)[0, 0] < 1e-3
 
 
+@pytest.mark.filterwarnings("ignore:CloudSinkhorn. 1 of . pairs")
+@pytest.mark.parametrize("reg", ["auto", 1.0])
+def test_clouds_of_weight_zero_do_not_move_the_centroid(reg):
+    X, geometry = clouds(6), CloudSinkhorn(reg, n_points=3)
+    far = [X[4].points + 50.0, *(X[i].points for i in (1, 2, 3)), X[5].points * 0.0]
+    found = geometry.centroid(kp.Clouds.from_list(far), [0, 3, 1, 1, 0])
+    np.testing.assert_array_equal(found, geometry.centroid(kp.Clouds.from_list(far[1:4]), [3, 1, 1]))
+
+
 def test_the_centroid_is_better_than_its_neighbours():
     X, geometry, rng = clouds(6), CloudSinkhorn(1.0, n_points=3, tol=1e-6, max_iter=100_000), np.random.default_rng(0)
     Z = geometry.centroid(X)
@@ -249,6 +258,27 @@ def test_clouds_as_arrays_with_numbers_at_the_end_of_the_range_are_refused_or_ri
     kept = CloudSinkhorn(1.0).check(heavy)
     np.testing.assert_allclose(kept[:, :, -1], [[1 / 3, 2 / 3], [0.5, 0.5]])
     assert heavy[1, 0, -1] == 1e308
+
+
+@pytest.mark.parametrize("scale", [1e140, 1e-140])
+@pytest.mark.parametrize("cost", COSTS)
+def test_clouds_far_from_one_are_compared_as_others(cost, scale):
+    X = clouds(6)
+    unit = {"sqeuclidean": scale**2, "euclidean": scale, "cosine": 1.0}[cost]
+    found = CloudSinkhorn(cost=cost).pairwise(kp.Clouds(scale * X.points, X.offsets, X.weights))
+    np.testing.assert_allclose(found / unit, CloudSinkhorn(cost=cost).pairwise(X), rtol=1e-3, atol=1e-3)
+
+
+def test_clouds_whose_costs_would_underflow_are_refused():
+    X = clouds(6)
+    tiny = kp.Clouds(1e-150 * X.points, X.offsets, X.weights)
+    for cost in ("sqeuclidean", "euclidean"):
+        with pytest.raises(InvalidPointError, match=r"differ by less than 1e-145, .*; scale all points"):
+            CloudSinkhorn(cost=cost).pairwise(tiny)
+    with pytest.raises(InvalidPointError, match=r"point 0 of X\[0\] is zero, or nearly, and has no direction"):
+        CloudSinkhorn(cost="cosine").pairwise(tiny)
+    alike = kp.Clouds(np.full((6, 2), 3.0), [0, 2, 4, 6])
+    np.testing.assert_allclose(CloudSinkhorn().pairwise(alike), 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("search", [False, True], ids=["all", "nearest"])

@@ -15,7 +15,7 @@ from knnpress import compression, estimators
 from knnpress.cli.held_out import held_out_facts
 from knnpress.cli.output import print_facts
 from knnpress.cli.pictures import describe, make_descriptor, usual_descriptor
-from knnpress.clouds import Clouds
+from knnpress.clouds import Clouds, StoredClouds
 from knnpress.datasets import ImageDataset, load_groups, load_image_folder, load_points, open_zarr
 from knnpress.datasets.stored import is_zarr
 from knnpress.descriptors import Recenter
@@ -92,7 +92,13 @@ def _recentered(args: argparse.Namespace, X: Any, names: Labels, groups: Labels 
 
 
 def _kind_of_points(X: Any) -> str:
-    return "clouds" if isinstance(X, Clouds) else "matrices" if len(X.shape) == 3 else "vectors or histograms"
+    return (
+        "clouds"
+        if isinstance(X, (Clouds, StoredClouds))
+        else "matrices"
+        if len(X.shape) == 3
+        else "vectors or histograms"
+    )
 
 
 def read_groups(args: argparse.Namespace, folder: ImageDataset | None = None) -> Labels | None:
@@ -128,7 +134,8 @@ def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
     if getattr(args, "scheduler", None) is not None:
         if args.method not in (None, *LEARNED):
             raise ValueError(f"--scheduler is for {', '.join(LEARNED)}; {args.method} needs all points in memory")
-        X = import_module("dask.array").from_zarr(X)
+        from_zarr = import_module("dask.array").from_zarr
+        X = StoredClouds(from_zarr(X.points), X.offsets, X.weights) if isinstance(X, StoredClouds) else from_zarr(X)
     elif args.command != "compress" or args.auto or args.method not in (None, *LEARNED):
         X = X[:]
     return TrainingSet(X, np.array(data.class_names)[data.y], data.ground_cost, None, time.perf_counter() - start)
@@ -136,7 +143,7 @@ def _read_store(args: argparse.Namespace, start: float) -> TrainingSet:
 
 def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
     """The classifier that was asked for, or that suits the points; not fitted."""
-    clouds, matrices = isinstance(data.X, Clouds), len(data.X.shape) == 3
+    clouds, matrices = isinstance(data.X, (Clouds, StoredClouds)), len(data.X.shape) == 3
     kind = _kind_of_points(data.X)
     metric = getattr(args, "metric", None)
     flat_method = "snc" if data.ground_cost is None else "shc"
@@ -173,7 +180,7 @@ def make_classifier(args: argparse.Namespace, data: TrainingSet) -> Any:
 
 def _geometry(metric: str | None, data: TrainingSet) -> Geometry:
     """The geometry of a metric; without one, what suits the points."""
-    if isinstance(data.X, Clouds):
+    if isinstance(data.X, (Clouds, StoredClouds)):
         return CloudSinkhorn()
     if metric is None:
         metric = "jbld" if data.X.ndim == 3 else "euclidean" if data.ground_cost is None else "sinkhorn"

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from knnpress.clouds import Clouds
 from knnpress.geometries.base import Geometry
 from knnpress.typing import Array, Callback, Indices, Labels
 
@@ -32,6 +33,12 @@ class Prototypes:
     indices: Indices | None = None
     gamma: float | None = None
     trace: dict[str, Any] = field(default_factory=dict)
+
+
+def refuse_clouds(X: Any, what: str) -> None:
+    """Refuse clouds, and say what takes them."""
+    if isinstance(X, Clouds):
+        raise TypeError(f"{what}, and X is clouds; use CloudCentroids(n_points), or learn with SWC")
 
 
 @runtime_checkable

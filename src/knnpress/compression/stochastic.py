@@ -330,6 +330,11 @@ class StochasticCompression(BaseEstimator):
         check_parameters(self)
         if not isinstance(geometry, (SmoothGeometry, EmbeddedGeometry)):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, Tangent, Sinkhorn, …")
+        if self.init is None and isinstance(geometry, SmoothCloudGeometry):
+            raise TypeError(
+                "StochasticCompression starts from centroids of each class, which clouds have none of; learn with SWC, "
+                "or give init=CloudCentroids(n_points)"
+            )
         if self.optimizer in ("lbfgs", "cg") and isinstance(geometry, SmoothGeometry) and not geometry.exact_gradient:
             raise ValueError(
                 f"optimizer={self.optimizer!r} needs an exact gradient, which value='transport' does not have; use "
@@ -438,12 +443,12 @@ def _numbered(groups: Array) -> Array:
 def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
     """At most 20,000 of the rows (and groups), with a share of each class, in memory; none of weight zero."""
     present = np.arange(len(rows.y)) if rows.weight is None else np.flatnonzero(rows.weight)
-    n = len(present)
-    if n <= _SAMPLE and isinstance(rows, LocalRows) and rows.in_memory:
+    n, most = len(present), rows.sample_size(_SAMPLE)
+    if n <= most and isinstance(rows, LocalRows) and rows.in_memory:
         return rows, groups
     kept = present
-    if n > _SAMPLE:
-        share, rng = _SAMPLE / n, np.random.default_rng(seed)
+    if n > most:
+        share, rng = most / n, np.random.default_rng(seed)
         members = [present[rows.y[present] == c] for c in np.unique(rows.y[present])]
         drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
         kept = np.sort(np.concatenate(drawn))

@@ -18,6 +18,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from knnpress.arrays import as_float_array
+from knnpress.clouds import Clouds, StoredClouds
 from knnpress.learning.fingerprint import changes, describe
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
@@ -76,9 +77,9 @@ def tune(
 
     Parameters
     ----------
-    estimator : SCC, SHC or SNC; or any classifier, also a pipeline, with a space
+    estimator : SCC, SHC, SNC or SWC; or any classifier, also a pipeline, with a space
         Not changed. Parameters outside the space keep its values.
-    X : array of shape (n, d) or (n, d, d)
+    X : array of shape (n, d) or (n, d, d), or Clouds
     y : array of shape (n,)
     space : dict, callable or None
         For each parameter a list of choices, or ``(low, high)``, or ``(low, high, "log")``; two whole numbers stand for
@@ -120,7 +121,8 @@ def tune(
         import optuna
     except ImportError as error:
         raise ImportError("tune needs Optuna: pip install knnpress[tune]") from error
-    points, labels = as_float_array(X, "X"), column_or_1d(y)
+    points: Any = X[:] if isinstance(X, (Clouds, StoredClouds)) else as_float_array(X, "X")
+    labels = column_or_1d(y)
     check_consistent_length(points, labels)
     _check_settings(estimator, space, n_trials, criterion)
     plain = _with_parameters(estimator, _OF_ONE_RUN)

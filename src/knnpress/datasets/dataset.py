@@ -21,7 +21,7 @@ class Dataset:
 
     Attributes
     ----------
-    X : ndarray of shape (n, d, d) or (n, d), or Clouds
+    X : ndarray of shape (n, d, d) or (n, d), or Clouds; of a store, what is read from it
         Covariance matrices, histograms, or clouds.
     y : ndarray of shape (n,)
         Class of each point, 0-based.

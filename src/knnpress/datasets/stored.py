@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from knnpress.arrays import as_float_array
+from knnpress.clouds import StoredClouds
 from knnpress.datasets.dataset import Dataset, encode
 from knnpress.files import check_unpacked
 from knnpress.typing import Array
@@ -31,17 +32,20 @@ def open_zarr(path: str | os.PathLike[str]) -> Dataset:
     Parameters
     ----------
     path : path
-        A group with the arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost if there is.
+        A group with the arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost if there is. Clouds have the arrays
+        points, (n_points, d), and offsets, (n + 1,), instead of X, and weights, (n_points,), if there are.
 
     Returns
     -------
     Dataset
-        X is a zarr array; y is 0-based; class_names holds the labels found.
+        X is a zarr array, or `StoredClouds` of one; y is 0-based; class_names holds the labels found.
     """
     group = _open(path)
     names = _names(group, path)
+    if {"points", "offsets", "y"} <= set(names):
+        return _open_clouds(group, names, path)
     if not {"X", "y"} <= set(names):
-        raise ValueError(f"{path} is not a zarr group with the arrays X and y")
+        raise ValueError(f"{path} is not a zarr group with the arrays X and y, or points, offsets and y for clouds")
     arrays = {name: _checked(group, name, path) for name in names if name in ("X", "y", "ground_cost")}
     X, codes_names = arrays["X"], encode(_in_memory(arrays["y"], path).reshape(-1))
     if X.ndim not in (2, 3) or X.shape[0] != len(codes_names[0]):
@@ -53,6 +57,19 @@ def open_zarr(path: str | os.PathLike[str]) -> Dataset:
     if "ground_cost" in arrays:
         cost = as_float_array(_in_memory(arrays["ground_cost"], path), "ground_cost")
     return Dataset(X, *codes_names, f"points of the store {path}", cost)
+
+
+def _open_clouds(group: Any, names: list[str], path: str | os.PathLike[str]) -> Dataset:
+    arrays = {name: _checked(group, name, path) for name in names if name in ("points", "offsets", "weights", "y")}
+    offsets, y = (_in_memory(arrays[name], path) for name in ("offsets", "y"))
+    try:
+        X = StoredClouds(arrays["points"], offsets, arrays.get("weights"))
+    except ValueError as error:
+        raise type(error)(f"{path} holds no sound clouds: {error}") from error
+    codes, class_names = encode(y.reshape(-1))
+    if len(X) != len(codes):
+        raise ValueError(f"{path} holds {len(X)} clouds and {len(codes)} labels; give one for each")
+    return Dataset(X, codes, class_names, f"clouds of the store {path}")
 
 
 def read_zarr(path: str | os.PathLike[str]) -> dict[str, Array]:

@@ -14,10 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from knnpress.arrays import as_float_array
+from knnpress.clouds import StoredClouds
 from knnpress.exceptions import how_many, warn_user
 from knnpress.execution.dask import as_points
 from knnpress.execution.rows import is_in_memory
-from knnpress.execution.stored import StoredPoints, is_dask, is_stored
+from knnpress.execution.stored import StoredPoints, is_dask, is_stored, read_block
 from knnpress.execution.threads import MEMORY_BYTES
 from knnpress.geometries import Geometry
 from knnpress.parameters import brief
@@ -30,7 +31,7 @@ _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
 
 
 def check_training_set(
-    estimator: BaseEstimator, geometry: Geometry, X: ArrayLike, y: ArrayLike, out_of_core: bool = False
+    estimator: BaseEstimator, geometry: Geometry, X: Any, y: ArrayLike, out_of_core: bool = False
 ) -> tuple[Any, Labels]:
     """Checked points and labels.
 
@@ -45,13 +46,14 @@ def check_training_set(
         check = partial(geometry.check, n_jobs=1)
         points: Any = as_points(X, check) if is_dask(X) else StoredPoints(X, check)
         if isinstance(points, StoredPoints) and not is_large(X):
-            points = geometry.check(np.asarray(X), n_jobs=estimator.n_jobs)
+            points = geometry.check(read_block(X, slice(0, X.shape[0])), n_jobs=estimator.n_jobs)
         else:
-            check(np.asarray(points.array[:1]))  # the shape, at once
+            check(read_block(points.array, slice(0, 1)))  # the shape, at once
     elif is_dask(X):
         raise TypeError(
             f"{type(estimator).__name__} cannot do this on a dask array: all points must be in memory. Give it "
-            "X.compute() and y.compute(), or a part of them; SCC, SHC and SNC can fit dask arrays"
+            "X.compute() and y.compute() (of StoredClouds, X[:]), or a part of them; SCC, SHC, SNC and SWC can fit "
+            "dask arrays"
         )
     else:
         points = geometry.check(X, n_jobs=estimator.n_jobs)
@@ -60,6 +62,8 @@ def check_training_set(
 
 def is_large(X: Any) -> bool:
     """Whether X is in a store, or a dask array, and better read block by block than at once."""
+    if isinstance(X, StoredClouds):
+        return X.nbytes > MEMORY_BYTES
     return (is_stored(X) or is_dask(X)) and int(np.prod(X.shape)) * X.dtype.itemsize > MEMORY_BYTES
 
 

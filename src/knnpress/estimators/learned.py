@@ -39,7 +39,7 @@ from knnpress.estimators.prepared import Prepared
 from knnpress.execution.rows import LocalRows
 from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
-from knnpress.geometries.base import FittableGeometry
+from knnpress.geometries.base import CloudGeometry, FittableGeometry
 from knnpress.learning.descent import LabelledPrototypes, Problem, nearest_of_own_class
 from knnpress.learning.loss import log_softmax
 from knnpress.learning.selection import DEFAULT
@@ -231,7 +231,7 @@ class LearnedModel(PrototypeModel):
 
         Parameters
         ----------
-        X : array of shape (n, d) or (n, d, d)
+        X : array of shape (n, d) or (n, d, d); for `SWC`, Clouds or StoredClouds
             Points of the geometry. A dask array stays on the workers of the current client; without a client it is
             read block by block, as are memory maps, zarr arrays and HDF5 datasets larger than 256 MB. The start and the
             setting are chosen by 20,000 of the points, at most.
@@ -327,7 +327,8 @@ class LearnedModel(PrototypeModel):
         Errors are counted, not weighted, among the points whose weight is not zero.
         """
         if sample_weight is not None or self.class_weight is not None:
-            points = as_float_array(X, "X")
+            geometry = self._geometry()
+            points = geometry.check(X) if isinstance(geometry, CloudGeometry) else as_float_array(X, "X")
             labels = check_labels(y, len(points))
             X, y, *_ = present(points, labels, check_sample_weight(sample_weight, self.class_weight, labels), None)
         compressor = self._compressor()

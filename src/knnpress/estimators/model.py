@@ -30,7 +30,8 @@ from knnpress.estimators.checks import (
 from knnpress.estimators.notebook import model_summary
 from knnpress.estimators.prepared import Prepared, prepared
 from knnpress.execution.dask import lazily
-from knnpress.execution.stored import check_block, is_dask
+from knnpress.execution.rows import is_in_memory
+from knnpress.execution.stored import check_block, is_dask, read_block, reading_blocks
 from knnpress.execution.threads import at_most, map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
 from knnpress.geometries.base import FittableGeometry, SearchableGeometry
@@ -81,7 +82,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         points, labels, weight, group = present(points, labels, weight, group)
         if isinstance(geometry, FittableGeometry) and not (learns and isinstance(geometry, EmbeddedGeometry)):
             with at_most(self.n_jobs):
-                geometry = geometry.fitted_to(points, weight)
+                geometry = geometry.fitted_to(points if is_in_memory(points) else points.array, weight)
         compressor = self._compressor_for(compressor, n_prototypes, points, labels)
         n_points = len(labels) if weight is None else int(np.count_nonzero(weight))
         classes, codes = np.unique(labels, return_inverse=True)
@@ -215,8 +216,8 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 return lazily(alone, X, np.float64, ())
             by_class = method in ("predict_proba", "decision_function")
             return lazily(alone, X, np.float64, (len(self.classes_ if by_class else self.prototypes_),))
-        one, blocks = getattr(self, method), row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
-        return np.concatenate([check_block(one, np.asarray(X[block]), block.start) for block in blocks])
+        one = getattr(self, method)
+        return np.concatenate([check_block(one, read_block(X, block), block.start) for block in reading_blocks(X)])
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram, and below it what the model has learned; notebooks show it."""

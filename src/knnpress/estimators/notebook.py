@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.clouds import Clouds
+from knnpress.clouds import Cloud, Clouds
+from knnpress.geometries.base import CloudGeometry
+from knnpress.geometries.cloud_points import as_clouds
 from knnpress.pictures import correlation, heat, image_tag
-from knnpress.typing import Array
 
 _SHOWN = 20  # prototypes; more would fill the notebook
 
@@ -44,10 +45,13 @@ def prototype_bytes(model: Any) -> int:
 
 
 def _pictures(model: Any) -> str:
-    """The first prototypes of each class: matrices as correlations, vectors and histograms as bars."""
-    points, labels = model.prototypes_, model.prototype_labels_
-    if isinstance(points, Clouds):
-        return ""
+    """The first prototypes of each class: matrices as correlations, histograms as bars, clouds in a plane."""
+    points: Any = model.prototypes_
+    labels = model.prototype_labels_
+    if isinstance(model._fitted_geometry(), CloudGeometry):
+        points = as_clouds(points)
+        if points.shape[1] != 2:
+            return ""
     order = np.argsort(labels, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), _SHOWN)).round().astype(int))]
     items = "".join(
@@ -57,7 +61,9 @@ def _pictures(model: Any) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:6px">{items}</div>{few}'
 
 
-def _picture(point: Array) -> str:
+def _picture(point: Any) -> str:
+    if isinstance(point, Cloud):
+        return _circles(point)
     if point.ndim == 2:
         small = heat(correlation(point))
         return image_tag(np.kron(small, np.ones((max(1, 64 // len(small)),) * 2 + (1,), np.uint8)), "prototype")
@@ -67,4 +73,18 @@ def _picture(point: Array) -> str:
     return (
         f'<svg viewBox="0 0 {len(point)} 40" preserveAspectRatio="none" width="64" height="40" role="img" '
         f'aria-label="prototype"><path fill="currentColor" d="M0 40{steps}V40Z"/></svg>'
+    )
+
+
+def _circles(cloud: Cloud) -> str:
+    """A cloud in a plane, each point as large as its weight."""
+    low, high = cloud.points.min(axis=0), cloud.points.max(axis=0)
+    places = 7.0 + 50.0 * (cloud.points - low) / (float((high - low).max()) or 1.0)
+    circles = "".join(
+        f'<circle cx="{x:.1f}" cy="{64 - y:.1f}" r="{7 * np.sqrt(weight / cloud.weights.max()):.1f}"/>'
+        for (x, y), weight in zip(places, cloud.weights, strict=True)
+    )
+    return (
+        '<svg viewBox="0 0 64 64" width="64" height="64" role="img" aria-label="prototype">'
+        f'<g fill="currentColor" fill-opacity="0.6">{circles}</g></svg>'
     )

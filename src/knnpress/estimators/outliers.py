@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from knnpress.clouds import StoredClouds
 from knnpress.execution.rows import rows_within
-from knnpress.execution.stored import is_dask
-from knnpress.execution.threads import row_blocks
+from knnpress.execution.stored import is_dask, reading_blocks, sample_size
 from knnpress.typing import Array, Indices, Labels
 
 #: Shares of the training points of a class that are nearer than a level of ``distance_levels_``; dense where points
@@ -107,8 +107,9 @@ def some_rows(X: Any, stored: bool, weight: Array | None) -> tuple[Any, slice | 
     rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
     if not stored:
         return _safe_indexing(X, rows), rows
-    rows = rows[:: -(-len(rows) // _MOST_ROWS)]
+    rows = rows[:: -(-len(rows) // sample_size(X, _MOST_ROWS))]
+    if isinstance(X, StoredClouds):
+        return X[rows], rows
     if is_dask(X):
         return np.asarray(X[rows]), rows
-    blocks = row_blocks(X.shape[0], 8 * int(np.prod(X.shape[1:])))
-    return np.concatenate([np.asarray(X[block])[rows_within(rows, block)] for block in blocks]), rows
+    return np.concatenate([np.asarray(X[block])[rows_within(rows, block)] for block in reading_blocks(X)]), rows

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from knnpress.clouds import Clouds
+from knnpress.clouds import Clouds, StoredClouds
 from knnpress.compression import CloudCentroids, Compressor, StochasticCompression
 from knnpress.estimators.learned import LearnedModel, documented
 from knnpress.estimators.prepared import Prepared
@@ -31,9 +31,10 @@ class SWC(LearnedModel):
     """Stochastic Wasserstein compression: a few learned prototypes of clouds, each a cloud itself.
 
     X is a `knnpress.Clouds`: documents as sets of word vectors, images as sets of local features, any sets of weighted
-    points. Prototypes have `n_points` points each, whose positions and weights are learned. Above 2000 clouds they are
-    taken in batches of 256. There, and where clouds have so many points that a search would take minutes, nothing is
-    searched: "auto" is then gamma="scale", prior=1, smoothing=0.02, vote="nearest".
+    points; or, where these do not fit in memory, `knnpress.StoredClouds`. Prototypes have `n_points` points each, whose
+    positions and weights are learned. Above 2000 clouds they are taken in batches of 256. There, and where clouds have
+    so many points that a search would take minutes, nothing is searched: "auto" is then gamma="scale", prior=1,
+    smoothing=0.02, vote="nearest".
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class SWC(LearnedModel):
 
     def _by_chunk(self, method: str, X: Any) -> Any:
         _refuse_others(X)
-        raise AssertionError("clouds are in memory")
+        return super()._by_chunk(method, X)
 
     def _compressor(self) -> StochasticCompression:
         compressor = super()._compressor()
@@ -152,11 +153,12 @@ class SWC(LearnedModel):
             compressor = clone(compressor).set_params(**left_open)
         return compressor
 
-    def _work(self, n_prototypes: int | float | str | None, X: Clouds, y: ArrayLike) -> float:
+    def _work(self, n_prototypes: int | float | str | None, X: Any, y: ArrayLike) -> float:
         """Multiplications for the costs between the points of all pairs."""
+        clouds = X if isinstance(X, Clouds) else X.array
         share = n_prototypes if isinstance(n_prototypes, float) else _USUAL_SHARE
         m = n_prototypes if isinstance(n_prototypes, int) else max(len(np.unique(y)), share * len(X))
-        return float(m) * len(X.index) * self.n_points * X.table.shape[1]
+        return float(m) * int(clouds.sizes.sum()) * self.n_points * X.shape[1]
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         _refuse_others(X)
@@ -172,14 +174,14 @@ class SWC(LearnedModel):
 
 
 def _refuse_others(X: Any) -> None:
-    """Refuse what is not `Clouds`."""
-    if isinstance(X, Clouds):
+    """Refuse what is no clouds."""
+    if isinstance(X, (Clouds, StoredClouds)):
         return
     shape = f" of shape {X.shape}" if hasattr(X, "shape") else ""
     kind = f"a {type(X).__name__}"
     if is_dask(X) or is_stored(X):
         kind = "a dask array" if is_dask(X) else "an array in a store"
     raise TypeError(
-        f"X is {kind}{shape}; SWC takes clouds that are in memory: give knnpress.Clouds, e.g. Clouds.from_list(list of "
-        "(k_i, d) arrays). Where they do not fit, give some at a time to partial_fit"
+        f"X is {kind}{shape}; SWC takes clouds: give knnpress.Clouds, e.g. Clouds.from_list(list of (k_i, d) arrays) "
+        "or, where their points are in a store or a dask array, knnpress.StoredClouds(points, offsets)"
     )

@@ -16,8 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.execution.rows import BlockFunctionFactory, Memory, Rows, add_tuples, rows_within
-from knnpress.execution.stored import StoredPoints, check_block, compose, stored_blocks
+from knnpress.clouds import Clouds, StoredClouds, clouds_of_block
+from knnpress.execution.rows import BlockFunctionFactory, Memory, Rows, add_tuples, joined, pick, rows_within
+from knnpress.execution.stored import (
+    StoredPoints,
+    blocks_of,
+    check_block,
+    compose,
+    n_bytes,
+    reading_blocks,
+    sample_size,
+)
 from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks
 from knnpress.typing import Array, Indices, Labels
 
@@ -45,7 +54,7 @@ def as_points(X: Any, check: Callable[[Array], Array]) -> ClusterPoints | Stored
 
     Parameters
     ----------
-    X : dask.array.Array of shape (n, ...)
+    X : dask.array.Array of shape (n, ...), or StoredClouds of one
     check : callable
         From the points of a block to checked ones.
     """
@@ -79,11 +88,13 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, shape: tuple[in
     ----------
     method : callable
         From points to an array with a row for each.
-    X : dask.array.Array of shape (n, ...)
+    X : dask.array.Array of shape (n, ...), or StoredClouds of one
     dtype : dtype of the result
     shape : tuple of int
         Of what one point gives.
     """
+    if isinstance(X, StoredClouds):
+        return _lazily_of_clouds(method, X, dtype, shape)
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
     kept = min(len(shape), X.ndim - 1)
     axes: dict[str, Any] = {
@@ -102,13 +113,51 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, shape: tuple[in
     return X.map_blocks(on_chunk, dtype=dtype, meta=meta, **axes)
 
 
+def _lazily_of_clouds(method: Callable[[Any], Array], X: StoredClouds, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """The same of clouds, whose chunks are cut anew: those of their points end anywhere."""
+    import dask
+    import dask.array as da
+
+    blocks, meta = reading_blocks(X), np.empty((0, *shape), dtype=dtype)
+    found = dask.delayed(check_block, pure=False)
+    parts = [found(method, part, block.start) for part, block in zip(_delayed_blocks(X, blocks), blocks, strict=True)]
+    arrays = [
+        da.from_delayed(part, (block.stop - block.start, *shape), dtype=dtype, meta=meta)
+        for part, block in zip(parts, blocks, strict=True)
+    ]
+    return da.concatenate(arrays)
+
+
+def _delayed_blocks(X: Any, blocks: Sequence[slice]) -> list[Any]:
+    """The points of consecutive blocks of a dask array, or of clouds of one, each by a task."""
+    points = X.points[X.span(slice(0, len(X)))] if isinstance(X, StoredClouds) else X
+    spans = [X.span(block) for block in blocks] if isinstance(X, StoredClouds) else blocks
+    inner = dict.fromkeys(range(1, points.ndim), -1)
+    parts = points.rechunk({0: tuple(span.stop - span.start for span in spans), **inner}).to_delayed().ravel()
+    if not isinstance(X, StoredClouds):
+        return list(parts)
+
+    import dask
+
+    clouds = dask.delayed(clouds_of_block, pure=False)
+    return [
+        clouds(
+            part,
+            X.offsets[block.start : block.stop + 1] - span.start,
+            None if X.weights is None else np.asarray(X.weights[span]),
+            block.start,
+        )
+        for part, block, span in zip(parts, blocks, spans, strict=True)
+    ]
+
+
 @dataclass(frozen=True)
 class ClusterPoints:
     """A dask array and the client of the cluster that is to hold it.
 
     Attributes
     ----------
-    array : dask.array.Array of shape (n, ...)
+    array : dask.array.Array of shape (n, ...), or StoredClouds of one
     check : callable
         From the points of a block to checked ones.
     client : distributed.Client
@@ -167,15 +216,19 @@ class ClusterRows:
 
     def cut(self, n_prototypes: int, batch_size: int | None = None) -> list[slice]:
         """The blocks to work in, or the runs of rows that batches are made of; moves them to the workers."""
-        blocks = stored_blocks(self.shape, n_prototypes, batch_size, self.points.array.chunks)
+        blocks = blocks_of(self.points.array, n_prototypes, batch_size)
         self._place(blocks)
         return blocks
+
+    def sample_size(self, most: int) -> int:
+        """Rows that a sample may have."""
+        return sample_size(self.points.array, most)
 
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
         """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
         submit = self.points.client.submit
         picked = [submit(_pick, chunk.future, rows_within(rows, chunk.span), pure=False) for chunk in self._chunks]
-        return np.concatenate(self._gather(picked))
+        return joined(self._gather(picked))
 
     def transformed(self, function: Callable[[Array], Array]) -> ClusterRows:
         """The same rows with a function applied to their checked points."""
@@ -214,17 +267,15 @@ class ClusterRows:
         import dask
 
         threads = max(1, sum(self.points.client.nthreads().values()))
-        size = (blocks[0].stop - blocks[0].start) * int(np.prod(self.shape[1:])) * 8
+        size = max(n_bytes(self.points.array, block) for block in blocks)
         group = max(1, min(-(-len(blocks) // (_CHUNKS_PER_THREAD * threads)), _CHUNK_BYTES // size))
         chunks = [
             slice(blocks[k].start, blocks[min(k + group, len(blocks)) - 1].stop) for k in range(0, len(blocks), group)
         ]
-        inner = dict.fromkeys(range(1, len(self.shape)), -1)
-        X = self.points.array.rechunk({0: tuple(c.stop - c.start for c in chunks), **inner})
         checked = dask.delayed(_checked, pure=False)
         tasks = [
             checked(part, self.y[c], None if self.weight is None else self.weight[c], self.points.check, c.start)
-            for part, c in zip(X.to_delayed().ravel(), chunks, strict=True)
+            for part, c in zip(_delayed_blocks(self.points.array, chunks), chunks, strict=True)
         ]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # labels are in it
@@ -278,7 +329,7 @@ def _current_client() -> Any:
 
 
 def _checked(X: Array, y: Labels, weight: Array | None, check: Callable[[Array], Array], start: int) -> _Points:
-    return check_block(check, np.asarray(X), start), y, weight
+    return check_block(check, X if isinstance(X, Clouds) else np.asarray(X), start), y, weight
 
 
 def _unchanged(make_function: BlockFunctionFactory) -> BlockFunctionFactory:
@@ -287,7 +338,7 @@ def _unchanged(make_function: BlockFunctionFactory) -> BlockFunctionFactory:
 
 
 def _pick(points: _Points, rows: Indices) -> Array:
-    return points[0][rows]
+    return pick(points[0], rows)
 
 
 def _add_results(total: Any, *chunks: list[Any]) -> Any:
@@ -311,7 +362,7 @@ def _map_chunk(
             _memories.pop(next(iter(_memories)))
         memories = _memories.setdefault(token, Memory(budget))
     function = make_function()
-    points = (np.require(points[0], requirements="A"), *points[1:])  # a message's frames may begin at any address
+    points = (_aligned(points[0]), *points[1:])
 
     def on_block(block: slice) -> Any:
         within = slice(block.start - start, block.stop - start)
@@ -323,6 +374,14 @@ def _map_chunk(
         return result
 
     return map_blocks(on_block, blocks, 1)
+
+
+def _aligned(X: Any) -> Any:
+    """Points at addresses that suit their type: the frames of a message may begin at any."""
+    if not isinstance(X, Clouds):
+        return np.require(X, requirements="A")
+    parts = (X.table, X.index, X.offsets, X.weights)
+    return Clouds._made_of(*(np.require(part, requirements="A") for part in parts))
 
 
 def _forget(tokens: list[str]) -> None:

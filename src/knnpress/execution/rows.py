@@ -79,6 +79,10 @@ class Rows(Protocol):
         """The blocks to work in; for batches, the runs of rows that they are made of."""
         ...
 
+    def sample_size(self, most: int) -> int:
+        """Rows that a sample may have: at most so many, and fewer where that would take much memory."""
+        ...
+
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
         """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
         ...
@@ -145,13 +149,13 @@ class LocalRows:
             return row_blocks(self.shape[0], 8 * n_prototypes)
         return self.X.blocks(n_prototypes, batch_size)
 
+    def sample_size(self, most: int) -> int:
+        """Rows that a sample may have: at most so many, and fewer where that would take much memory."""
+        return most if self.in_memory else self.X.sample_size(most)
+
     def take(self, rows: Indices, blocks: Sequence[slice]) -> Array:
         """The points of these rows, in ascending order; all points of all blocks are checked on the way."""
-
-        def pick(block: slice) -> Array:
-            return self.X[block][rows_within(rows, block)]
-
-        return np.concatenate(map_blocks(pick, blocks, self.n_jobs))
+        return joined(map_blocks(lambda block: pick(self.X[block], rows_within(rows, block)), blocks, self.n_jobs))
 
     def memory(self) -> Memory:
         """A new memory for the blocks."""
@@ -201,6 +205,16 @@ def rows_within(rows: Indices, block: slice) -> Indices:
     """Which of the ascending `rows` are in a block, counted from its first."""
     first, last = np.searchsorted(rows, (block.start, block.stop))
     return rows[first:last] - block.start
+
+
+def pick(X: Any, rows: Indices) -> Any:
+    """Some of the points of a block, which is not kept in memory for them."""
+    return X[rows].compact() if isinstance(X, Clouds) else X[rows]
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Points of several blocks, one after the other."""
+    return Clouds.joined(parts) if isinstance(parts[0], Clouds) else np.concatenate(parts)
 
 
 def add_tuples(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Points in a store that is read block by block: a memory map, a zarr array, an HDF5 dataset, a dask array."""
+"""Points in a store that is read block by block: a memory map, a zarr array, an HDF5 dataset, a dask array, clouds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from knnpress.clouds import StoredClouds, as_read
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution.rows import LocalRows, Rows
 from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, row_blocks
@@ -26,7 +27,7 @@ class StoredPoints:
     Attributes
     ----------
     array : object
-        With ``shape`` and ``array[start:stop]``.
+        With ``shape`` and ``array[start:stop]``; or `StoredClouds`.
     check : callable
         From the points of a block to checked ones; its errors name rows of the block.
     """
@@ -44,7 +45,7 @@ class StoredPoints:
 
     def __getitem__(self, block: slice) -> Array:
         """The checked points of a block."""
-        return check_block(self.check, _read(self.array, block), block.start)
+        return check_block(self.check, read_block(self.array, block, "synchronous"), block.start)
 
     def rows(self, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
         """The points with their labels and weights."""
@@ -52,7 +53,11 @@ class StoredPoints:
 
     def blocks(self, n_prototypes: int, batch_size: int | None) -> list[slice]:
         """The row blocks to read; for batches, the runs of rows that they are made of."""
-        return stored_blocks(self.shape, n_prototypes, batch_size, getattr(self.array, "chunks", None))
+        return blocks_of(self.array, n_prototypes, batch_size)
+
+    def sample_size(self, most: int) -> int:
+        """Rows that a sample may have."""
+        return sample_size(self.array, most)
 
     def transformed(self, function: Callable[[Array], Array]) -> StoredPoints:
         """The same points with a function applied to each block, after the check."""
@@ -66,6 +71,55 @@ def compose(function: Callable[[Array], Array], check: Callable[[Array], Array])
 
 def _check_and_apply(function: Callable[[Array], Array], check: Callable[[Array], Array], X: Array) -> Array:
     return function(check(X))
+
+
+def blocks_of(array: Any, n_prototypes: int, batch_size: int | None) -> list[slice]:
+    """The row blocks of points that are not in memory; for batches, the runs of rows that they are made of."""
+    chunks = getattr(array, "chunks", None)
+    if not isinstance(array, StoredClouds):
+        return stored_blocks(tuple(int(size) for size in array.shape), n_prototypes, batch_size, chunks)
+    size = -(-array.nbytes // (8 * len(array)))  # of a cloud, on average; prototypes have about as many points
+    return _cut_where_large(array, stored_blocks((len(array), size), n_prototypes * size, batch_size, chunks))
+
+
+def _cut_where_large(clouds: StoredClouds, blocks: list[slice]) -> list[slice]:
+    """The same rows in blocks whose points take no more than a block's bytes: clouds differ in size."""
+    most = BLOCK_BYTES // (8 * (clouds.shape[1] + 1))
+    cut = []
+    for block in blocks:
+        first = block.start
+        while first < block.stop:
+            fits = int(np.searchsorted(clouds.offsets, clouds.offsets[first] + most, "right")) - 1
+            cut.append(slice(first, min(block.stop, max(first + 1, fits))))
+            first = cut[-1].stop
+    return cut
+
+
+def reading_blocks(array: Any) -> list[slice]:
+    """The row blocks in which points that are not in memory are read, where nothing is computed of them."""
+    if isinstance(array, StoredClouds):
+        return _cut_where_large(array, [slice(0, len(array))])
+    return row_blocks(array.shape[0], 8 * int(np.prod(array.shape[1:])))
+
+
+def read_block(array: Any, block: slice, scheduler: str | None = None) -> Any:
+    """The points of a block, in memory; `scheduler`: of Dask, None: the current one."""
+    return array.read(block, scheduler) if isinstance(array, StoredClouds) else as_read(array[block], scheduler)
+
+
+def n_bytes(array: Any, block: slice) -> int:
+    """Bytes that the points of a block take."""
+    if isinstance(array, StoredClouds):
+        at = array.span(block)
+        return 8 * (at.stop - at.start) * (array.shape[1] + 1)
+    return 8 * (block.stop - block.start) * int(np.prod(array.shape[1:]))
+
+
+def sample_size(array: Any, most: int) -> int:
+    """Rows of a sample: at most so many; of clouds, which may be large, only as many as fit in `MEMORY_BYTES`."""
+    if not isinstance(array, StoredClouds):
+        return most
+    return min(most, max(1, MEMORY_BYTES * len(array) // array.nbytes))
 
 
 def stored_blocks(shape: tuple[int, ...], n_prototypes: int, batch_size: int | None, chunks: Any) -> list[slice]:
@@ -91,7 +145,7 @@ def check_block(check: Callable[[Array], Array], X: Array, start: int) -> Array:
         return check(X)
     except InvalidPointError as error:
         text = re.sub(
-            r"^(the covariance of )?X\[(\d+)\]",
+            r"^(the covariance of |point \d+ of )?X\[(\d+)\]",
             lambda found: f"{found[1] or ''}X[{int(found[2]) + start}]",
             str(error),
         )
@@ -99,8 +153,8 @@ def check_block(check: Callable[[Array], Array], X: Array, start: int) -> Array:
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a collection of Dask."""
-    return hasattr(X, "__dask_graph__")
+    """Whether X is a collection of Dask, or clouds whose points are."""
+    return X.in_dask if isinstance(X, StoredClouds) else hasattr(X, "__dask_graph__")
 
 
 def is_stored(X: Any) -> bool:
@@ -109,8 +163,3 @@ def is_stored(X: Any) -> bool:
         return isinstance(X, np.memmap)
     like = all(hasattr(X, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
     return like and not is_dask(X)
-
-
-def _read(array: Any, block: slice) -> Array:
-    part = array[block]
-    return np.asarray(part.compute(scheduler="synchronous") if is_dask(part) else part)

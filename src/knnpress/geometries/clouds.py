@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 
-from knnpress.clouds import LARGEST, Clouds
+from knnpress.clouds import LARGEST, Clouds, StoredClouds, equal_steps
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import (
@@ -40,6 +40,7 @@ _KEPT_COSTS = 2**22  # numbers that are kept from values to their gradient
 _WIDEST = 16384  # different points of Z whose costs are held at a time in a search
 _LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
+_LEAST_LENGTH = 1e-145  # whose square is still a number with all its digits
 
 
 @dataclass
@@ -119,6 +120,8 @@ class CloudSinkhorn(BaseEstimator):
     def check(self, X: Any, name: str = "X", n_jobs: int | None = None) -> Any:
         """Return X, `Clouds` or an array (n, k, d + 1) of which weights are scaled to sum to one."""
         self._check_settings()
+        if isinstance(X, StoredClouds):
+            X = X[:]
         if isinstance(X, Clouds):
             if len(X) == 0:
                 raise ValueError(f"{name} has 0 clouds while a minimum of 1 is required.")
@@ -152,9 +155,13 @@ class CloudSinkhorn(BaseEstimator):
         return array
 
     def fitted_to(self, X: Any, weights: ArrayLike | None = None) -> CloudSinkhorn:
-        """The geometry with `reg` in units of the ground cost, for checked clouds like X."""
+        """The geometry with `reg` in units of the ground cost, for checked clouds like X, in memory or in a store."""
         params = self.get_params(deep=False)
-        return CloudSinkhorn(**{**params, "reg": self._resolved(X)})
+        reg = self.reg
+        if reg == "auto" and isinstance(X, StoredClouds):
+            present = None if weights is None else np.flatnonzero(weights)
+            reg = self._usual_reg(X.some_points(_MOST_POINTS, present))
+        return CloudSinkhorn(**{**params, "reg": self._resolved(X) if reg == "auto" else float(reg)})
 
     def pairwise(self, X: Any, Z: Any = None, n_jobs: int | None = None) -> Array:
         """Values between all pairs of clouds, (n, m); Z None means X itself. "auto" takes `reg` from X."""
@@ -171,8 +178,11 @@ class CloudSinkhorn(BaseEstimator):
         Positions and weights that minimise the weighted sum of values, found by descent from points of X.
         """
         clouds = as_clouds(self.check(X))
-        fitted = self.fitted_to(clouds)
         shares = check_weights(weights, len(clouds))
+        present = np.flatnonzero(shares)
+        if len(present) < len(clouds):
+            clouds, shares = clouds[present], shares[present]
+        fitted = self.fitted_to(clouds)
         means = clouds.means()
         center = shares @ means
         one = int(((means - center) ** 2).sum(axis=1).argmin())
@@ -413,9 +423,16 @@ class CloudSinkhorn(BaseEstimator):
         if self.reg != "auto":
             return float(self.reg)
         clouds = as_clouds(X)
-        some = np.linspace(0, len(clouds.index) - 1, min(len(clouds.index), _MOST_POINTS)).astype(np.intp)
-        points = clouds.table[clouds.index[some]]
+        return self._usual_reg(clouds.table[clouds.index[equal_steps(len(clouds.index), _MOST_POINTS)]])
+
+    def _usual_reg(self, points: Array) -> float:
+        """A share of the median cost between points."""
         C = costs(self.cost, points, points)
+        shortest = _LEAST_LENGTH if self.cost == "euclidean" else _LEAST_LENGTH**2
+        if self.cost != "cosine" and C.max() < shortest and (points != points[0]).any():
+            raise InvalidPointError(
+                f"the points of X differ by less than {_LEAST_LENGTH:g}, whose square underflows; scale all points"
+            )
         positive = C[1e-12 * max(C.max(), 1e-300) < C]
         return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
 
@@ -437,11 +454,11 @@ class CloudSinkhorn(BaseEstimator):
             )
 
     def _refuse_zeros(self, X: Clouds, name: str) -> None:
-        zero = (X.table == 0.0).all(axis=1)[X.index]
+        zero = (np.abs(X.table).max(axis=1) < _LEAST_LENGTH)[X.index]
         if zero.any():
             at = int(np.flatnonzero(zero)[0])
             cloud = int(np.searchsorted(X.offsets, at, "right")) - 1
             raise InvalidPointError(
-                f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero and has no direction; remove it, or use "
-                "another cost than 'cosine'"
+                f"point {at - X.offsets[cloud]} of {name}[{cloud}] is zero, or nearly, and has no direction; remove "
+                "it, or use another cost than 'cosine'"
             )

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from knnpress.clouds import Clouds
+
 
 def describe(value: Any) -> str:
     """A text that is the same for equal values, in another process too."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         digest = _digest(np.asarray(value, order="C").data)
         return f"array of shape {value.shape} and dtype {value.dtype}, {digest}"
+    if isinstance(value, Clouds):
+        return f"{value!r}, {_digest(value.tobytes())}"
     if isinstance(value, BaseEstimator):
         return _described(value, value.get_params(deep=False))
     if is_dataclass(value) and not isinstance(value, type):

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from knnpress.compression.prototypes import Prototypes
+from knnpress.compression.prototypes import Prototypes, refuse_clouds
 from knnpress.compression.selection.quotas import class_quotas, raise_quotas
 from knnpress.geometries.base import Geometry, SmoothGeometry, distance_matrix
 from knnpress.neighbors import nearest
@@ -56,6 +56,7 @@ class ClassCentroids(BaseEstimator):
         callback: Callback | None = None,
     ) -> Prototypes:
         """Return `n_prototypes` centroids (one per class, if None), classes in sorted order."""
+        refuse_clouds(X, "ClassCentroids averages points of one shape")
         if self.quotas not in ("size", "need"):
             raise ValueError(f"quotas is {self.quotas!r}; choose 'size' or 'need'")
         n_classes = len(np.unique(y))

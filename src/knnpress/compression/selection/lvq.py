@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from knnpress.compression.prototypes import Compressor, Prototypes
+from knnpress.compression.prototypes import Compressor, Prototypes, refuse_clouds
 from knnpress.compression.selection.centroids import ClassCentroids
 from knnpress.geometries import Geometry, SmoothGeometry
 from knnpress.typing import Array, Callback, Labels
@@ -65,6 +65,7 @@ class LearningVectorQuantization(BaseEstimator):
         Points are met in random order, or drawn with odds as their weights. The trace holds "error_curve", the share
         of points of each epoch that were wrong when met. `callback` is called after each epoch, with the fact "error".
         """
+        refuse_clouds(X, "LearningVectorQuantization moves points of one shape")
         if not isinstance(geometry, SmoothGeometry):
             raise TypeError(f"{type(geometry).__name__} has no derivatives; learn with JBLD, LogEuclidean, Sinkhorn, …")
         rng = np.random.default_rng() if random_state is None else random_state
