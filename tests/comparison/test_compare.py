@@ -293,6 +293,14 @@ def test_without_groups_of_several_classes_nothing_is_re_centred(quick, rng, gro
     assert found.header()[1] == "metric"
 
 
+def test_learning_from_clouds_keeps_to_the_time_too(rng):
+    y = np.arange(60) % 2
+    clouds = kp.Clouds.from_list([rng.normal(label, 1.0, (5, 2)) for label in y])
+    found = kp.compare(clouds, y, minutes=1e-6, n_splits=2, n_jobs=1, refit=False)
+    assert {row["method"] for row in found.table_} == {"full"}
+    assert ("clouds, 2 learned", "too slow for the time given") in found.left_out_
+
+
 def test_what_takes_longer_than_what_was_too_slow_is_not_tried():
     tried = Candidate(None, "matrices", "learned", "tangent", 80)
     for other, surely in [

@@ -153,7 +153,9 @@ class Trials:
         kept, out = self.folds[number]
         X = points.X
         assert X is not None
-        limit = min(self.clock.used + most, self.clock.seconds + self.clock.extra) if self.tried else np.inf
+        # something must be tried, however long that takes; but learning can take very long
+        needed = not self.tried and trial.candidate.method != "learned"
+        limit = np.inf if needed else min(self.clock.used + most, self.clock.seconds + self.clock.extra)
 
         def watch(*_: Any) -> None:
             if self.clock.used > limit:
