@@ -1,5 +1,8 @@
 """Documents as clouds of word vectors."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -146,3 +149,27 @@ def test_vectors_that_are_a_dict_are_refused_with_what_to_give():
     given = dict(zip(WORDS, VECTORS, strict=True))
     with pytest.raises(ValueError, match=r"vectors is a dict; .*WordClouds\(keyed\.vectors, keyed\.index_to_key\)"):
         WordClouds(given).fit(TEXTS)
+
+
+@pytest.mark.data
+@pytest.mark.skipif("KNNPRESS_DATA" not in os.environ, reason="KNNPRESS_DATA is not set")
+def test_eight_clouds_learned_from_a_tenth_of_r8_err_less_than_all_its_documents():
+    path = Path(os.environ["KNNPRESS_DATA"]) / "r8_words.npz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    with np.load(path) as file:
+        data = {name: file[name] for name in file.files}
+    indices, indptr = (data[name].astype(np.int32) for name in ("indices", "indptr"))
+    counts = csr_array((data["counts"].astype(float), indices, indptr), shape=(len(indptr) - 1, len(data["words"])))
+    train, test = data["train_splits"][0][::10], data["test_splits"][0][::5]
+    words, y = WordClouds(data["embeddings"], data["words"], n_words=30), data["class_names"][data["y"]]
+    X, Q = words.fit_transform(counts[train]), words.transform(counts[test])
+    plain = {"prior": 1.0, "smoothing": 0.02, "gamma": "scale", "vote": "nearest", "max_iter": 20}
+    model = kp.SWC(8, n_points=8, **plain).fit(X, y[train])
+    error = 1 - model.score(Q, y[test])
+    assert error < 0.05
+    assert error < 1 - kp.PrototypeClassifier("clouds").fit(X, y[train]).score(Q, y[test])
+    bins = kp.PrototypeClassifier("hellinger").fit(data["H128"][train], y[train])
+    assert 2 * error < 1 - bins.score(data["H128"][test], y[test])
+    named = dict(zip(model.prototype_labels_, words.words_of(model.prototypes_), strict=True))
+    assert "oil" in [word for word, _ in named["crude"]]

@@ -605,6 +605,8 @@ def test_blocks_of_stored_clouds_take_no_more_than_a_blocks_bytes(rng):
         assert [b.start for b in blocks] == [0, *(b.stop for b in blocks[:-1])]
         assert blocks[-1].stop == 5000
         assert max(stored.n_bytes(X, block) for block in blocks) <= 16 * 2**20
+        # distances to 40 prototypes of as many points, and their potentials
+        assert max(b.stop - b.start for b in blocks) * 8 * 40 * X.sizes.mean() <= 16 * 2**20
     blocks = stored.reading_blocks(X)
     assert max(stored.n_bytes(X, block) for block in blocks) <= 16 * 2**20 < stored.n_bytes(X, slice(0, 5000)) / 5
     one = kp.StoredClouds(np.broadcast_to(0.0, (2**20, 63)), [0, 1, 2**20 - 1, 2**20])

@@ -78,8 +78,9 @@ def blocks_of(array: Any, n_prototypes: int, batch_size: int | None) -> list[sli
     chunks = getattr(array, "chunks", None)
     if not isinstance(array, StoredClouds):
         return stored_blocks(tuple(int(size) for size in array.shape), n_prototypes, batch_size, chunks)
-    size = -(-array.nbytes // (8 * len(array)))  # of a cloud, on average; prototypes have about as many points
-    return _cut_where_large(array, stored_blocks((len(array), size), n_prototypes * size, batch_size, chunks))
+    n_points = -(-int(array.sizes.sum()) // len(array))  # of a cloud, on average; prototypes have about as many
+    shape = (len(array), n_points * (array.shape[1] + 1))
+    return _cut_where_large(array, stored_blocks(shape, n_prototypes * n_points, batch_size, chunks))
 
 
 def _cut_where_large(clouds: StoredClouds, blocks: list[slice]) -> list[slice]:
