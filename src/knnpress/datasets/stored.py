@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from knnpress.arrays import as_float_array
-from knnpress.datasets.dataset import Dataset, encode
+from knnpress.datasets.dataset import Dataset, class_labels, encode
 from knnpress.files import check_unpacked
 from knnpress.typing import Array
 
@@ -43,7 +43,7 @@ def open_zarr(path: str | os.PathLike[str]) -> Dataset:
     if not {"X", "y"} <= set(names):
         raise ValueError(f"{path} is not a zarr group with the arrays X and y")
     arrays = {name: _checked(group, name, path) for name in names if name in ("X", "y", "ground_cost")}
-    X, codes_names = arrays["X"], encode(_in_memory(arrays["y"], path).reshape(-1))
+    X, codes_names = arrays["X"], encode(class_labels(_in_memory(arrays["y"], path).reshape(-1), Path(path)))
     if X.ndim not in (2, 3) or X.shape[0] != len(codes_names[0]):
         raise ValueError(
             f"{path} holds points of shape {X.shape} and {len(codes_names[0])} labels; expected (n, d, d) or (n, d), "
