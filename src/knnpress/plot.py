@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.model_selection import cross_val_score
+from sklearn.utils.validation import check_is_fitted
 
 from knnpress.clouds import Clouds
 from knnpress.estimators import PrototypeClassifier
@@ -42,6 +43,7 @@ def prototypes(model: Any, *, shape: tuple[int, int] | None = None, most: int = 
     plt = _pyplot()
     steps = getattr(model, "descriptors_", [])
     model = getattr(model, "classifier_", model)
+    check_is_fitted(model, "prototypes_")
     points: Any = model.prototypes_
     labels = model.prototype_labels_
     if isinstance(model._fitted_geometry(), CloudGeometry):

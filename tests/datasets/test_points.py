@@ -125,3 +125,36 @@ def test_bad_files_are_named(tmp_path, X):
         load_points(tmp_path / "e.npy")
     with pytest.raises(FileNotFoundError, match=r"nowhere.npz is not there"):
         load_points(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([0, np.nan, 1, 1, 0]), r"no label for point 1 \(it is nan\), as for 1 of 5 points; remove them"),
+        (np.array([0, np.inf, 1, 1, 0]), r"no label for point 1 \(it is inf\)"),
+        (np.array(["a", "b", " ", "b", ""]), r"no label for point 2 \(it is ' '\), as for 2 of 5 points"),
+        (np.array(["NaT", "2020", "2021", "2020", "2021"], "M8[Y]"), r"no label for point 0 \(it is None\)"),
+        (np.array([0, 1, 0.25, 1, 0]), r"the label 0\.25 for point 2, which is no class"),
+        (np.zeros(5, [("a", int)]), r"labels of type \[\('a', '<i8'\)\]; give whole numbers or names"),
+        (np.arange(5) * 1j, r"labels of type complex128"),
+        (np.array([b"a", b"b", b"a", b"\xff", b"a"]), r"labels that are no UTF-8 text"),
+    ],
+    ids=["NaN", "infinity", "empty", "NaT", "fraction", "records", "complex", "bytes"],
+)
+def test_labels_that_are_none_are_refused_with_the_file_and_the_row(labels, message, tmp_path, X):
+    """Before, "nan" became a class of its own."""
+    np.savez(tmp_path / "a.npz", X=X, y=labels)
+    with pytest.raises(ValueError, match=rf"a\.npz has {message}"):
+        load_points(tmp_path / "a.npz")
+    assert len(load_unlabelled(tmp_path / "a.npz")) == 5
+
+
+def test_bytes_are_text(tmp_path, X):
+    np.savez(tmp_path / "a.npz", X=X, y=np.array([b"a", b"b", b"a", b"b", b"a"]))
+    assert load_points(tmp_path / "a.npz").class_names == ("a", "b")
+
+
+def test_objects_in_a_sound_file_are_called_that(tmp_path, X):
+    np.savez(tmp_path / "a.npz", X=X, y=np.array([None] * 5))
+    with pytest.raises(ValueError, match=r"holds Python objects.*save its arrays as numbers or text$"):
+        load_points(tmp_path / "a.npz")

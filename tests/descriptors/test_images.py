@@ -302,3 +302,29 @@ for name, use in uses.items():
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["PIL", "cv2", "skimage", "pymanopt"]
     assert all("pip install knnpress[images]" in line for line in lines)
+
+
+@every_descriptor
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda image: image * 255.0, r"pixels from 0 to \d+; scale them to 0 to 1, e\.g\. divide by 255"),
+        (lambda image: image - 1.0, r"floating-point pixels from -1 to "),
+        (lambda image: image * 1e30, r"scale them to 0 to 1"),
+        (lambda image: np.dstack([image * 255.0, image[..., 0]]), r"scale them to 0 to 1"),
+        (lambda image: np.ma.masked_array(image, mask=image > 0.5), r"is masked; fill the gaps, or give opacity"),
+    ],
+    ids=["to 255", "negative", "huge", "to 255 with opacity", "masked"],
+)
+def test_pixels_of_another_range_and_masked_ones_are_refused_by_name(descriptor, make, message, rng):
+    """Before, they gave points of another size, or of NaN, without a word."""
+    images = [rng.random((16, 16, 3)) for _ in range(3)]
+    images[0][0, 0] = 0
+    images[1] = make(images[0])
+    with pytest.raises(ValueError, match=rf"^images\[1\] .*{message}"):
+        descriptor.fit(images, [0, 1, 0]).transform(images)
+
+
+def test_what_interpolation_overshoots_by_is_taken(rng):
+    image = rng.random((16, 16, 3)) * 1.2 - 0.1
+    assert np.isfinite(RegionCovariance().transform([image])).all()

@@ -107,3 +107,35 @@ def test_an_unknown_name_lists_the_known(tmp_path):
         load_plan("nothing")
     with pytest.raises(FileNotFoundError):
         load_plan(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(
+    ("head", "settings", "message"),
+    [
+        ("seed = 1e400", "", r"seed = inf; give a whole number from 0 to 2\*\*32 - 1"),
+        ("seed = -1", "", r"seed = -1; give a whole number"),
+        ("seed = 1.7", "", r"seed = 1.7; give a whole number"),
+        ('seed = "a"', "", r"seed = 'a'; give a whole number"),
+        ('include = "eth80"', "", r"include = 'eth80'; give a list of plans"),
+        ("", "ratios = []", r"has ratios \[\]; give shares"),
+        ("", 'splits = "-3 a class"', r"splits '-3 a class'; give how many points of each class"),
+        ("", 'splits = "0 a class"', r"splits '0 a class'; give how many points of each class"),
+        ("", "settings = { Nope = { a = 1 } }", r"settings for 'Nope'; known methods: full"),
+        (
+            "",
+            'descriptor = { kind = "RegionCovariance", nope = 1 }',
+            r"'nope' for RegionCovariance, which has features",
+        ),
+        ("", 'descriptor = "WordClouds"', r"'WordClouds', which does not turn images into matrices or histograms"),
+        ("", 'descriptor = "local-features"', r"'LocalFeatures', which does not turn images"),
+        ("", 'descriptor = "ImageFile"', r"'ImageFile', which does not turn images"),
+    ],
+)
+def test_nonsense_in_a_plan_is_named_with_the_cure(head, settings, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        load_plan(written(tmp_path, f"{head}\n[[study]]\n{STUDY}{settings}\n"))
+
+
+def test_a_study_in_single_brackets_is_told_the_right_ones(tmp_path):
+    with pytest.raises(ValueError, match=r"write \[\[study\]\]"):
+        load_plan(written(tmp_path, f"[study]\n{STUDY}"))

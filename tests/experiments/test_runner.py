@@ -13,7 +13,7 @@ import pytest
 
 from knnpress import SCC
 from knnpress.experiments import load_plan, read_records, run_plan
-from knnpress.experiments.measure import measure
+from knnpress.experiments.measure import _queries, measure
 from knnpress.experiments.methods import METHODS, Setting
 from knnpress.experiments.records import Recorder
 from knnpress.experiments.study import Cell
@@ -307,3 +307,17 @@ def test_killed_at_any_moment_the_records_end_up_the_same(plan_file, tmp_path):
     assert kills == 10
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert untimed(records) == untimed(finished)
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[]", "null", '{"data": 5}', "[" * 100_000])
+def test_a_damaged_plan_json_is_told_by_name(damage, plan_file, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "plan.json").write_text(damage)
+    with pytest.raises(ValueError, match=r"plan\.json is damaged .*; delete it"):
+        run_plan(load_plan(plan_file), tmp_path / "out", only=["covariances"])
+
+
+def test_queries_of_large_points_are_timed_in_bounded_memory():
+    """1024 matrices of 300 x 300 would take 737 MB."""
+    assert _queries(np.broadcast_to(np.eye(300), (10, 300, 300)), 10).nbytes <= 2**27
+    assert len(_queries(np.zeros((5, 4, 4)), 10)) == 1024

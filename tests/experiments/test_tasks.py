@@ -210,3 +210,20 @@ sys.exit(main(["experiment", "plan.toml", "-o", "out"]))
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 2
         assert "is not positive definite" in done.stderr.splitlines()[-1]
+
+
+def test_classes_too_small_for_a_split_are_named():
+    single = replace(DATA, y=np.r_[Y[:-1] * 0, 1], class_names=("a", "lonely"))
+    with pytest.raises(ValueError, match="classes of a single point: 'lonely'; add points, or remove them"):
+        divide(study(splits="half"), single, 0)
+    with pytest.raises(ValueError, match=r"its largest class has 40 points: none would be left to test on"):
+        divide(study(splits="40 a class"), DATA, 0)
+
+
+def test_a_damaged_file_of_the_cache_is_made_anew(tmp_path):
+    here = study(subset=60, n_splits=1)
+    X = Tasks(tmp_path, None, seed=0).task(here, 0).X
+    (kept,) = tmp_path.glob("split-*.npz")
+    for damaged in (b"", b"junk", kept.read_bytes()[:-50]):
+        kept.write_bytes(damaged)
+        assert_array_equal(Tasks(tmp_path, None, seed=0).task(here, 0).X, X)

@@ -13,7 +13,7 @@ from cases import one_at_a_time
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from points import GEOMETRIES, GROUND_COST, HISTOGRAMS, SINKHORN, SPD, labelled, sample
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 
 import knnpress as kp
 from knnpress.compression import StochasticCompression, Subsample
@@ -712,3 +712,87 @@ def test_a_single_bad_point_is_called_the_only_one(rng, rows, said):
     X[rows] = np.nan
     with pytest.raises(InvalidPointError, match=rf"^X\[{rows[0]}\] contains NaN .*, {said}; remove"):
         kp.SNC().fit(X, np.arange(5) % 2)
+
+
+CLASS = np.repeat([0, 1], 10)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (np.where(CLASS, np.nan, 1.0), r"groups\[10\] is NaN; give every point a group"),
+        ([None] * 20, r"groups has missing entries \(None or NaN\)"),
+        (np.ma.masked_array(CLASS, mask=CLASS == 1), r"groups has missing entries \(it is masked\)"),
+        ([1, "a"] * 10, r"groups has names of several kinds \(int, str\)|groups"),
+        (np.array([1, "a"] * 10, object), r"groups has names of several kinds \(int, str\); use one"),
+        (CLASS * 1j, r"groups is of type complex128"),
+        (np.c_[CLASS, CLASS], r"groups has shape \(20, 2\), and X has 20 points"),
+        (5, r"groups has shape \(\), and X has 20 points"),
+        (CLASS[:3], r"groups has 3 entries, and X has 20 points"),
+    ],
+)
+def test_what_names_no_group_is_refused_by_its_name(groups, message, rng):
+    X = rng.normal(size=(20, 2)) + 3 * CLASS[:, None]
+    if isinstance(groups, list) and isinstance(groups[0], int):  # NumPy makes text of them, which are names
+        assert kp.SNC(n_prototypes=2, max_iter=2).fit(X, CLASS, groups=groups)
+        return
+    for door in (
+        lambda: kp.SNC(n_prototypes=2).fit(X, CLASS, groups=groups),
+        lambda: kp.compare(X, CLASS, groups=groups),
+    ):
+        with pytest.raises(ValueError, match=message):
+            door()
+
+
+@pytest.mark.parametrize("value", [-1, np.nan, np.inf, "a", None, True])
+def test_weights_of_classes_that_are_none_are_refused(value, rng):
+    """Before, a negative one could pass, or end in ZeroDivisionError."""
+    model = kp.SNC(n_prototypes=2, class_weight={0: value, 1: 2.0})
+    with pytest.raises(ValueError, match=r"class_weight\[0\] is .*; give a number, 0 to leave the class out"):
+        model.fit(rng.normal(size=(20, 2)), CLASS)
+    with pytest.raises(ValueError, match=r"class_weight is 'x'; give a dict from class to weight, 'balanced' or None"):
+        model.set_params(class_weight="x").fit(rng.normal(size=(20, 2)), CLASS)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array(["a", 1] * 10, object), r"y holds labels of several kinds \(int, str\); use one, e\.g\. text"),
+        (np.array([2**70, 2**71] * 10, object), r"Unknown label type: y holds int; give text or whole numbers"),
+        (np.zeros(20, [("a", int)]), r"y holds records"),
+    ],
+)
+def test_labels_of_strange_types_are_called_what_they_are(labels, message, rng):
+    with pytest.raises(ValueError, match=message):
+        PrototypeClassifier("sqeuclidean").fit(rng.normal(size=(20, 2)), labels)
+
+
+def test_strings_of_any_length_are_labels(rng, tmp_path):
+    X = rng.normal(size=(20, 2))
+    model = PrototypeClassifier("sqeuclidean").fit(X, np.where(CLASS, "a", "b").astype(np.dtypes.StringDType()))
+    model.save(tmp_path / "m.knnp")
+    assert kp.load(tmp_path / "m.knnp").predict(X).tolist() == ["b"] * 10 + ["a"] * 10
+
+
+@pytest.mark.parametrize("compressor", [StochasticCompression(), kp.compression.LearningVectorQuantization()])
+def test_compressors_that_move_points_refuse_clouds_with_the_cure(compressor, rng):
+    clouds = kp.Clouds.from_list([rng.normal(size=(k, 2)) for k in range(1, 21)])
+    with pytest.raises(TypeError, match=r"learn with knnpress\.SWC"):
+        PrototypeClassifier("clouds", compressor, n_prototypes=4).fit(clouds, CLASS)
+
+
+def test_text_in_the_place_of_numbers_is_shown_as_text():
+    with pytest.raises(ValueError, match=r"it holds text \('1\.5'\)"):
+        SquaredEuclidean().check(np.array([["1.5", "2"]]))
+
+
+def test_a_picture_of_a_model_that_is_not_fitted_says_so():
+    pytest.importorskip("matplotlib")
+    with pytest.raises(NotFittedError):
+        kp.plot.prototypes(kp.SCC())
+
+
+def test_a_search_needs_a_class_of_two():
+    pytest.importorskip("optuna")
+    with pytest.raises(ValueError, match="every class has one point only; give at least two of some"):
+        kp.compression.tune(kp.SNC(n_prototypes=2), np.eye(2), [0, 1], n_trials=1)

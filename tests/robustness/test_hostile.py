@@ -434,6 +434,10 @@ TABLE = {
     "labels of another number than points": fit(SPD4, Y[:3]),
     "labels with NaN": fit(SPD4, [0, 1, 0, np.nan, 1, 0]),
     "labels that are None, NA, NaT or masked": fit(SPD4, np.ma.array(Y, mask=[0, 0, 1, 0, 0, 0])),
+    "labels of several types": fit(SPD4, np.array([0, "a"] * 3, dtype=object)),
+    "a file of points with a label that is NaN, NaT or empty": points_file(X=SPD4, y=[0, 1, 0, np.nan, 1, 0]),
+    "groups with NaN, None or masked entries": lambda _: kp.SCC(2).fit(SPD4, Y, groups=[0, 1, 0, np.nan, 1, 0]),
+    "a weight of a class that is negative or no number": lambda _: kp.SCC(2, class_weight={0: -1}).fit(SPD4, Y),
     "sample weights beyond 1e100, or all below 1e-100": lambda _: kp.SCC(2).fit(SPD4, Y, np.full(6, 1e308)),
     "a single class, for SCC, SHC and SNC": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, np.zeros(6)),
     "fewer prototypes than classes": lambda _: kp.SCC(n_prototypes=1).fit(SPD4, Y),
@@ -450,6 +454,10 @@ TABLE = {
         Image.new("1", (8200, 8200)).save(folder / "a.png"),
         RegionCovariance().transform([folder / "a.png"]),
     ),
+    "a floating-point image with pixels that are not from 0 to 1": lambda _: RegionCovariance().transform(
+        [255.0 * COST]
+    ),
+    "a masked image": lambda _: RegionCovariance().transform([np.ma.array(COST, mask=np.eye(3))]),
     "a model file that is damaged": lambda folder: (
         (folder / "a.knnp").write_bytes(b"nonsense"),
         kp.load(folder / "a.knnp"),

@@ -15,6 +15,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import knnpress as kp
+from knnpress.cli import main
 from knnpress.experiments import read_records
 
 KNNPRESS = Path(sys.executable).parent / "knnpress"
@@ -45,12 +46,12 @@ def points(tmp_path):
     return tmp_path / "points.npz"
 
 
-def wait_until_it_listens(process):
-    """Until it has said what to do at a SIGTERM; before, Python is still being loaded."""
+def wait_until_it_listens(process, number=signal.SIGTERM):
+    """Until it has said what to do at a signal; before, Python is still being loaded."""
     status = Path(f"/proc/{process.pid}/status")
     for _ in range(6000):
         caught = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigCgt"))
-        if int(caught, 16) & (1 << (signal.SIGTERM - 1)):
+        if int(caught, 16) & (1 << (number - 1)):
             return
         time.sleep(0.05)
     raise TimeoutError("it never did")
@@ -61,15 +62,28 @@ def leftovers(folder):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_command_that_is_terminated_says_so_and_leaves_nothing_half_written(points, tmp_path):
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])  # the latter where the terminal is closed
+def test_a_command_that_is_terminated_says_so_and_leaves_nothing_half_written(name, points, tmp_path):
+    number = getattr(signal, name)
     command = [KNNPRESS, "compress", points, "-o", tmp_path / "m.knnp", "--prototypes", "200", "-v"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_until_it_listens(process)
-    process.terminate()
+    wait_until_it_listens(process, number)
+    process.send_signal(number)
     _, err = process.communicate(timeout=300)
-    assert process.returncode == 143
+    assert process.returncode == 128 + number
     assert err.splitlines()[-1] == "knnpress: stopped"
     assert sorted(os.listdir(tmp_path)) == ["points.npz"]
+
+
+@unix_only
+def test_a_command_that_nohup_started_outlives_its_terminal(monkeypatch, tmp_path):
+    kp.PrototypeClassifier("sqeuclidean").fit(np.eye(2), [0, 1]).save(tmp_path / "m.knnp")
+    monkeypatch.setattr("knnpress.cli.inspect.run", lambda args: os.kill(os.getpid(), signal.SIGHUP))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert main(["inspect", str(tmp_path / "m.knnp")]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @unix_only

@@ -32,14 +32,15 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
-    0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 130: Ctrl-C. 143: SIGTERM.
+    0: done. 1: `doctor` has found something wrong. 2: an error of the user's. 129: SIGHUP, of a closed terminal. 130:
+    Ctrl-C. 143: SIGTERM.
     """
     open_streams()
     args = _parse(argv)
     status: int | None = 0
     args.shown = getattr(args, "verbose", False) or sys.stderr.isatty()
     try:
-        with warnings.catch_warnings(), _termination_as_interrupt():
+        with warnings.catch_warnings(), _ends_as_interrupts():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: notice(str(message))
@@ -54,30 +55,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         notice("stopped" if stopped else _sentence(error))
         if isinstance(error, OSError):  # a full disk behind the output would speak up again at the end
             drop_output()
-        return 143 if isinstance(error, _Terminated) else 130 if stopped else 2
+        return error.status if isinstance(error, _Ended) else 130 if stopped else 2
     return status or 0
 
 
-class _Terminated(KeyboardInterrupt):
-    """What a SIGTERM becomes."""
+class _Ended(KeyboardInterrupt):
+    """What a SIGTERM or SIGHUP becomes."""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        self.status = 128 + number
 
 
 @contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """Let a SIGTERM end the block as Ctrl-C does: half-written files are removed on the way."""
+def _ends_as_interrupts() -> Iterator[None]:
+    """Let SIGTERM, and SIGHUP of a closed terminal, end the block as Ctrl-C does.
 
-    def stop(*_: object) -> None:
-        raise _Terminated
+    Half-written files are removed on the way, and so are processes that were started.
+    """
 
+    def stop(number: int, _: object) -> None:
+        raise _Ended(number)
+
+    numbers = [
+        getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+    ]  # Windows has no SIGHUP
+    before = {}
     try:
-        before = signal.signal(signal.SIGTERM, stop)
+        for number in numbers:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+                before[number] = signal.signal(number, stop)
     except ValueError:  # not in the main thread, where signals are not for us to take
-        yield
-        return
+        pass
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _sentence(error: BaseException) -> str:

@@ -295,6 +295,8 @@ def _parts(y: Labels, criterion: str, fraction: float, n_splits: int, seed: int)
         return [(everything, everything)]
     _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     divided = np.flatnonzero(counts[codes] > 1)
+    if not len(divided):
+        raise ValueError("every class has one point only; give at least two of some, so that one can be held out")
     splitter = StratifiedShuffleSplit(n_splits, test_size=fraction, random_state=seed % 2**32)
     held_out = [divided[rows] for _, rows in splitter.split(divided, codes[divided])]
     return [(np.setdiff1d(everything, rows), np.sort(rows)) for rows in held_out]

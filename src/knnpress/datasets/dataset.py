@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -83,10 +84,46 @@ def held_out(groups: Array) -> Splits:
     return tuple((np.flatnonzero(groups != group), np.flatnonzero(groups == group)) for group in np.unique(groups))
 
 
+def class_labels(y: Labels, path: Path) -> Array:
+    """Labels that can be classes, text as such; refused where one is missing or no class, as classifiers refuse it."""
+    if y.dtype.kind == "S":
+        try:
+            y = np.char.decode(y, "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} has labels that are no UTF-8 text ({error}); save them as text") from error
+    if y.dtype.kind not in "biufUmMO":
+        raise ValueError(f"{path} has labels of type {y.dtype}; give whole numbers or names")
+    missing = missing_labels(y)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        what = repr(y[row : row + 1].tolist()[0])
+        raise ValueError(
+            f"{path} has no label for point {row} (it is {what}), as for {missing.sum()} of {len(y)} points; remove "
+            "them, or give them labels"
+        )
+    if y.dtype.kind == "f" and (broken := y != np.round(y)).any():
+        row = int(np.flatnonzero(broken)[0])
+        raise ValueError(
+            f"{path} has the label {y[row]:g} for point {row}, which is no class; give whole numbers or names"
+        )
+    return y
+
+
+def missing_labels(y: Array) -> Array:
+    """Where labels as found in a file are missing: NaN, infinity, NaT, None, empty text, (n,) of bool."""
+    if y.dtype.kind == "f":
+        return ~np.isfinite(y)
+    if y.dtype.kind in "US":
+        return np.char.strip(y) == y.dtype.type()
+    if y.dtype.kind in "mM":
+        return np.isnat(y)
+    if y.dtype.kind == "O":
+        return np.array([label is None or label != label for label in y], dtype=bool)
+    return np.zeros(len(y), dtype=bool)
+
+
 def encode(labels: Array) -> tuple[Indices, tuple[str, ...]]:
     """Labels of any kind as 0-based classes, and the names of the classes."""
-    if labels.dtype.kind in "mM" and np.isnat(labels).any():
-        raise ValueError(f"the label of row {int(np.flatnonzero(np.isnat(labels))[0])} is NaT; remove such points")
     if labels.dtype.kind == "f" and (labels == np.round(labels)).all():  # MATLAB's whole numbers
         labels = labels.astype(np.int64)
     names, y = np.unique(labels, return_inverse=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
-from knnpress.datasets.dataset import Dataset, encode
+from knnpress.datasets.dataset import Dataset, class_labels, encode
 from knnpress.datasets.matlab import read_mat
 from knnpress.datasets.stored import is_zarr, read_zarr
 from knnpress.files import check_room, read_npy, read_npz
@@ -65,6 +65,7 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
         raise ValueError(
             f"{path} holds points of shape {X.shape} and {len(y)} labels; expected (n, d, d) or (n, d), and n"
         )
+    y = class_labels(y, path)
     codes, names = encode(y)
     given = arrays.get("class_names")
     if (
@@ -215,6 +216,11 @@ def _read(path: Path) -> Mapping[str, Array]:
     except PermissionError:
         raise
     except Exception as error:  # the readers raise many kinds
+        if "allow_pickle" in str(error):  # a sound file, of objects
+            raise ValueError(
+                f"{path} cannot be read as {path.suffix[1:]}: it holds Python objects, which are never unpickled "
+                f"({error}); save its arrays as numbers or text"
+            ) from error
         raise ValueError(f"{path} cannot be read as {path.suffix[1:]} ({error}); copy it again") from error
     raise ValueError(f"{path} ends in {path.suffix!r}; points are read from .npz, .npy and .mat files")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import StoredClouds
-from knnpress.datasets.dataset import Dataset, encode
+from knnpress.datasets.dataset import Dataset, class_labels, encode
 from knnpress.files import check_unpacked
 from knnpress.typing import Array
 
@@ -47,7 +47,7 @@ def open_zarr(path: str | os.PathLike[str]) -> Dataset:
     if not {"X", "y"} <= set(names):
         raise ValueError(f"{path} is not a zarr group with the arrays X and y, or points, offsets and y for clouds")
     arrays = {name: _checked(group, name, path) for name in names if name in ("X", "y", "ground_cost")}
-    X, codes_names = arrays["X"], encode(_in_memory(arrays["y"], path).reshape(-1))
+    X, codes_names = arrays["X"], encode(class_labels(_in_memory(arrays["y"], path).reshape(-1), Path(path)))
     if X.ndim not in (2, 3) or X.shape[0] != len(codes_names[0]):
         raise ValueError(
             f"{path} holds points of shape {X.shape} and {len(codes_names[0])} labels; expected (n, d, d) or (n, d), "
@@ -66,7 +66,7 @@ def _open_clouds(group: Any, names: list[str], path: str | os.PathLike[str]) -> 
         X = StoredClouds(arrays["points"], offsets, arrays.get("weights"))
     except ValueError as error:
         raise type(error)(f"{path} holds no sound clouds: {error}") from error
-    codes, class_names = encode(y.reshape(-1))
+    codes, class_names = encode(class_labels(y.reshape(-1), Path(path)))
     if len(X) != len(codes):
         raise ValueError(f"{path} holds {len(X)} clouds and {len(codes)} labels; give one for each")
     return Dataset(X, codes, class_names, f"clouds of the store {path}")

@@ -21,6 +21,7 @@ Layout: TypeAlias = Literal["alpha", "depth", "raw"]
 Result = TypeVar("Result")
 
 _FULL_SCALE = {"b": 1.0, "u1": 255.0, "u2": 65535.0}
+_UNIT_RANGE = -0.5, 1.5  # of floating point: 0 to 1, and what interpolation may overshoot by
 _BLOCK = 4  # images a thread takes at a time
 _MOST_PIXELS = 2**26  # that are decoded at all
 _LARGE = 2**24  # pixels from which an image is reduced while it is decoded, where it will be reduced anyway
@@ -204,6 +205,8 @@ def as_picture(image: Any, layout: Layout, mask: Any = None, max_side: int | Non
         pixels = image.read(side)
     else:
         pixels = np.asarray(decode(image, max_side=side) if isinstance(image, (str, os.PathLike)) else image)
+    if np.ma.is_masked(image):
+        raise ValueError("is masked; fill the gaps, or give opacity as a last channel, 0 where the mask is set")
     if pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise ValueError(
             f"has shape {pixels.shape}; an image is (height, width) or (height, width, channels). Give a list, even "
@@ -237,6 +240,13 @@ def _split(pixels: Array, layout: Layout) -> tuple[Array, Array | None, Array | 
     values = _unit_range(pixels)
     if not np.isfinite(values).all():
         raise ValueError("contains NaN or infinity; fill the gaps")
+    colour = values[..., :-1] if channels in (2, 4) else values
+    least, most = float(colour.min()), float(colour.max())
+    if not (_UNIT_RANGE[0] <= least and most <= _UNIT_RANGE[1]):
+        raise ValueError(
+            f"has floating-point pixels from {least:.3g} to {most:.3g}; scale them to 0 to 1, e.g. divide by 255, or "
+            "give uint8 or uint16"
+        )
     if channels in (1, 3):
         return values, None, None
     last = values[..., -1] if layout == "alpha" else pixels[..., -1].astype(np.float32)

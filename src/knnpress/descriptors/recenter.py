@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from knnpress.arrays import named_groups
 from knnpress.exceptions import how_many, warn_user
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries.base import check_weights
@@ -359,19 +360,9 @@ def _mean(geometry: AIRM | JBLD | LogEuclidean, X: Array, shares: Array) -> Arra
 
 def _check_groups(groups: ArrayLike | None, n: int) -> tuple[Labels, Indices]:
     """Names of the groups, sorted, and which one each of n matrices belongs to."""
-    array = np.zeros(n, dtype=np.intp) if groups is None else np.asarray(groups)
+    array = np.zeros(n, dtype=np.intp) if groups is None else np.asanyarray(groups)
     if array.ndim == 0:
         array = np.repeat(array, n)
     if array.shape != (n,):
         raise ValueError(f"groups has shape {array.shape}, and X has {n} matrices; give one group for each matrix")
-    if array.dtype.kind in "fmM" and (missing := array != array).any():
-        row = int(np.flatnonzero(missing)[0])
-        raise ValueError(f"groups[{row}] is {'NaN' if array.dtype.kind == 'f' else 'NaT'}; give every matrix a group")
-    if array.dtype.kind == "O" and any(name is None or name != name for name in array):
-        raise ValueError("groups has missing entries (None or NaN); give every matrix a group")
-    try:
-        names, member = np.unique(array, return_inverse=True)
-    except TypeError:
-        kinds = sorted({type(name).__name__ for name in array.tolist()})
-        raise ValueError(f"groups has names of several kinds ({', '.join(kinds)}); use one, e.g. text") from None
-    return names, member
+    return named_groups(array, "matrix")

@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
-from knnpress.arrays import as_float_array
+from knnpress.arrays import as_float_array, is_missing, kinds, named_groups
 from knnpress.clouds import StoredClouds
 from knnpress.exceptions import how_many, warn_user
 from knnpress.execution.dask import as_points
@@ -115,29 +115,35 @@ def check_labels(y: ArrayLike, n: int) -> Labels:
         raise ValueError(f"X has {n} points and y {len(labels)} labels; give one label for each point")
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
-    elif labels.dtype.kind == "O" and any(map(_is_missing, labels)):
+    elif labels.dtype.kind == "O" and any(map(is_missing, labels)):
         raise ValueError("y contains missing labels (None or NaN); remove those points")
     elif labels.dtype.kind in "mM" and np.isnat(labels).any():
         raise ValueError("y contains missing labels (NaT); remove those points")
-    check_classification_targets(labels)
+    if labels.dtype.kind == "V":
+        raise ValueError(f"y holds records, {labels.dtype}; give one label for each point: text or a whole number")
+    try:
+        check_classification_targets(labels)
+        np.unique(labels)
+    except (TypeError, ValueError) as error:
+        if labels.dtype.kind != "O" or isinstance(labels[0], bytes) or "legacy multi-label" in str(error):
+            raise
+        names = kinds(labels)
+        if "," in names:
+            raise ValueError(f"y holds labels of several kinds ({names}); use one, e.g. text") from error
+        raise ValueError(f"Unknown label type: y holds {names}; give text or whole numbers below 2**63") from error
     return labels
 
 
 def _without_mask(y: Any) -> Any:
     """Nullable integers and booleans of pandas as plain ones: as floats, large ones would be merged."""
+    if isinstance(y, np.ndarray) and y.dtype.kind == "T":  # NumPy's strings of any length: scikit-learn knows them not
+        return y.astype(object)
     plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if plain is None or plain.kind not in "iub" or not hasattr(y, "isna"):
         return y
     if y.isna().any():
         raise ValueError("y contains missing labels (NA); remove those points")
     return y.to_numpy(dtype=plain)
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # pandas.NA does not say
-        return True
 
 
 def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) -> Array | None:
@@ -158,6 +164,7 @@ def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) 
     if not kept.any():
         raise ValueError("sample_weight is zero for all points; give some of them a weight")
     if class_weight is not None:  # of the classes as they are without the absent points
+        _check_class_weight(class_weight)
         array = array.copy()
         array[kept] *= compute_sample_weight(class_weight, y[kept])
     if not array.any():
@@ -167,12 +174,23 @@ def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) 
     return array
 
 
+def _check_class_weight(class_weight: Any) -> None:
+    if not isinstance(class_weight, dict):
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            return
+        raise ValueError(f"class_weight is {class_weight!r}; give a dict from class to weight, 'balanced' or None")
+    for label, value in class_weight.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+            raise ValueError(f"class_weight[{label!r}] is {value!r}; give a number, 0 to leave the class out")
+
+
 def check_groups(groups: ArrayLike, n: int) -> Labels:
-    """Groups of n points: numbers or strings."""
-    array = column_or_1d(np.asarray(groups))
-    if len(array) != n:
-        raise ValueError(f"groups has {len(array)} entries, and X has {n} points; give one group for each point")
-    return np.unique(array, return_inverse=True)[1]
+    """Groups of n points, as numbers."""
+    shape = np.shape(groups)
+    if shape not in ((n,), (n, 1)):
+        has = f"{shape[0]} entries" if len(shape) == 1 else f"shape {shape}"
+        raise ValueError(f"groups has {has}, and X has {n} points; give one group for each point")
+    return named_groups(groups)[1].reshape(-1)
 
 
 def present(

@@ -28,6 +28,7 @@ from knnpress.typing import Array
 _PACKAGES = ("knnpress", "numpy", "scipy", "scikit-learn", "pyriemann", "POT", "torch", "spd_learn", "optuna")
 _TIMED_PAIRS = {3: 300_000, 2: 2_000}  # by the number of axes of X
 _TIMED_QUERIES = (16, 1024)
+_TIMED_BYTES = 2**27  # that large points, repeated, may take
 _REPEATS, _LONG_ENOUGH = 3, 0.05  # calls, at most, and seconds
 
 
@@ -165,6 +166,7 @@ def _query_times(classifier: Any, task: Task) -> dict[str, float]:
 def _queries(X: Array, n_points: int) -> Array:
     """Rows of X, repeated where there are few, to time a search among so many points with."""
     count = int(np.clip(_TIMED_PAIRS[X.ndim] // n_points, *_TIMED_QUERIES))
+    count = min(count, max(_TIMED_QUERIES[0], _TIMED_BYTES // X[0].nbytes))
     return X[np.arange(count) % len(X)]
 
 

@@ -94,9 +94,16 @@ def _plan(content: dict[str, Any], path: Path) -> Plan:
     unknown = set(content) - {"title", "seed", "include", "defaults", "study"}
     if unknown:
         raise ValueError(f"{path} says {', '.join(sorted(unknown))}, which means nothing in a plan")
-    included = [study for name in content.get("include", []) for study in load_plan(name).studies]
+    include, tables, seed = content.get("include", []), content.get("study", []), content.get("seed", 0)
+    if not isinstance(include, list) or not all(isinstance(name, str) for name in include):
+        raise ValueError(f'{path} has include = {include!r}; give a list of plans, e.g. ["eth80"]')
+    if not isinstance(tables, list):
+        raise ValueError(f"{path} has one [study]; write [[study]], with two brackets, as there may be several")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"{path} has seed = {seed!r}; give a whole number from 0 to 2**32 - 1")
+    included = [study for name in include for study in load_plan(name).studies]
     defaults = content.get("defaults", {})
-    own = [read_study({**defaults, **table}, path) for table in content.get("study", [])]
+    own = [read_study({**defaults, **table}, path) for table in tables]
     studies = (*included, *own)
     if not studies:
         raise ValueError(f"{path} has no [[study]]; a plan needs at least one")
@@ -104,7 +111,7 @@ def _plan(content: dict[str, Any], path: Path) -> Plan:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ValueError(f"{path} has two studies {twice.pop()!r}; give one of them a variant")
-    return Plan(path.stem, content.get("title", path.stem), studies, int(content.get("seed", 0)))
+    return Plan(path.stem, content.get("title", path.stem), studies, seed)
 
 
 def _plan_of(path: Path) -> Plan:

@@ -169,7 +169,7 @@ def _describe(plan: Plan, tasks: Tasks, recorder: Recorder) -> dict[str, Callabl
     """Write plan.json, and return the costs of runs in seconds."""
     seconds: dict[str, Callable[[Cell], float]] = {}
     path = recorder.folder / "plan.json"
-    facts: dict[str, Any] = json.loads(path.read_bytes())["data"] if path.exists() else {}
+    facts = _facts(path) if path.exists() else {}
     for data in {study.data for study in plan.studies}:
         facts.pop(data, None)  # the rest is of earlier runs of other parts
     for study in plan.studies:
@@ -181,6 +181,20 @@ def _describe(plan: Plan, tasks: Tasks, recorder: Recorder) -> dict[str, Callabl
     with replacing(path) as out:
         out.write(json.dumps(about, indent=1).encode())
     return seconds
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """What plan.json says of data sets."""
+    try:
+        facts = json.loads(path.read_bytes())["data"]
+        if not isinstance(facts, dict):
+            raise TypeError(f"data is {facts!r:.40}")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}); delete it: it is written anew, with the data sets "
+            "that are then run"
+        ) from error
+    return facts
 
 
 def _pair_seconds(task: Task) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,6 +13,7 @@ from knnpress.experiments.methods import METHODS, OURS
 from knnpress.names import DESCRIPTORS, command_name, descriptor_class, same_name
 from knnpress.names import METHODS as COMMAND_METHODS
 
+_NO_ARRAYS = ("LocalFeatures", "ContourPoints", "WordClouds")  # but clouds
 _MOST_SPLITS = 10_000
 
 
@@ -150,11 +152,28 @@ def _check_keys(table: dict[str, Any], where: str) -> None:
         raise ValueError(
             f"{where} has settings {settings!r}; give a table for each method, e.g. SCC = {{ gamma = 2.0 }}"
         )
+    unknown = sorted(set(settings) - set(METHODS))
+    if unknown:
+        raise ValueError(f"{where} has settings for {unknown[0]!r}; known methods: {', '.join(METHODS)}")
+    _check_splits(table.get("splits", "half"), where)
+
+
+def _check_splits(splits: str, where: str) -> None:
+    if splits.endswith(" a class"):
+        count = splits.removesuffix(" a class")
+        if not count.isdecimal() or int(count) < 1:
+            raise ValueError(
+                f"{where} has splits {splits!r}; give how many points of each class to learn from, e.g. '100 a class'"
+            )
 
 
 def _check_numbers(table: dict[str, Any], where: str) -> None:
     ratios = table.get("ratios", [])
-    if not isinstance(ratios, list) or not all(_is_number(ratio) and 0 < ratio <= 1 for ratio in ratios):
+    if (
+        not isinstance(ratios, list)
+        or ("ratios" in table and not ratios)
+        or not all(_is_number(ratio) and 0 < ratio <= 1 for ratio in ratios)
+    ):
         raise ValueError(f"{where} has ratios {ratios!r}; give shares of the training set, e.g. [0.02, 0.04]")
     n_splits, subset = table.get("n_splits", 5), table.get("subset", 1)
     if not isinstance(n_splits, int) or not 1 <= n_splits <= _MOST_SPLITS:
@@ -209,7 +228,23 @@ def _descriptor(value: object, where: str) -> list[dict[str, Any]]:
             known = ", ".join([*DESCRIPTORS, *descriptors.__all__])
             raise ValueError(f"{where} asks for the descriptor {table['kind']!r}; known: {known}")
         found.append({**settings, **table, "kind": kind})
+        _check_step(found[-1], where)
     return found
+
+
+def _check_step(step: dict[str, Any], where: str) -> None:
+    """Refuse settings that a descriptor does not have, and what makes no points that experiments compare."""
+    kind = step["kind"]
+    made = getattr(descriptors, kind)
+    if kind in _NO_ARRAYS or not hasattr(made, "transform"):
+        raise ValueError(
+            f"{where} asks for the descriptor {kind!r}, which does not turn images into matrices or histograms; "
+            "choose another, e.g. RegionCovariance"
+        )
+    known = list(inspect.signature(made).parameters)
+    unknown = sorted(set(step) - {"kind", *known})
+    if unknown:
+        raise ValueError(f"{where} has {unknown[0]!r} for {kind}, which has {', '.join(known)}")
 
 
 def ours(study: Study) -> str | None:

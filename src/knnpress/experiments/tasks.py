@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -185,8 +187,11 @@ class Tasks:
         """Arrays from a file of the cache, computed where it is not there."""
         path = self.cache / f"{name}.npz"
         if path.exists():
-            with np.load(path, allow_pickle=False) as file:
-                return dict(file)
+            try:
+                with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                    return dict(file)
+            except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
+                pass  # damaged: made anew
         arrays = compute()
         self.cache.mkdir(parents=True, exist_ok=True)
         with replacing(path) as out:
@@ -206,6 +211,13 @@ def _checked(data: Dataset, source: str) -> Dataset:
 def divide(study: Study, data: Dataset | ImageDataset, seed: int) -> list[tuple[Indices, Indices]]:
     """Rows to train on and rows to test on, for each split of a study."""
     kind, y = study.splits, data.y
+    single = [data.class_names[c] for c in np.flatnonzero(np.bincount(y) == 1)]
+    if single and (kind == "half" or kind == "own"):
+        raise ValueError(
+            f"{study.name} has classes of a single point: {', '.join(map(repr, single[:5]))}"
+            f"{'' if len(single) <= 5 else ', …'}; add points, or remove them: a split needs one to learn from and one "
+            "to test on"
+        )
     if kind == "half":
         return _shuffled(y, study.n_splits, len(y) // 2, seed)
     if kind == "own":
@@ -214,7 +226,12 @@ def divide(study: Study, data: Dataset | ImageDataset, seed: int) -> list[tuple[
             raise ValueError(f"{study.name} has no splits of its own; choose another kind")
         return own + _shuffled(y, study.n_splits - len(own), len(own[0][1]), seed)
     if kind.endswith(" a class"):
-        count = int(kind.removesuffix(" a class"))
+        count, most = int(kind.removesuffix(" a class")), int(np.bincount(y).max())
+        if count >= most:
+            raise ValueError(
+                f"{study.name} has splits {kind!r}, and its largest class has {most} points: none would be left to "
+                "test on; give fewer"
+            )
         return [_per_class(y, count, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
     if study.group is not None:
         if study.group not in data.groups:

@@ -339,6 +339,11 @@ class CloudSinkhorn(BaseEstimator):
 
     def chart(self, start: Array) -> CloudChart:
         """Positions and roots of weights, as transport weighs them at the start."""
+        if isinstance(start, Clouds):
+            raise TypeError(
+                "clouds of any sizes cannot be moved; learn with knnpress.SWC, whose prototypes have one size, or take "
+                "a compressor that selects clouds or averages them, e.g. Medoids or CloudCentroids"
+            )
         return CloudChart.around(start)
 
     def paper_chart(self, start: Array) -> CloudChart:

@@ -6,8 +6,9 @@ import hashlib
 
 import numpy as np
 
+from knnpress.datasets.dataset import missing_labels
 from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed
-from knnpress.typing import Array, Labels
+from knnpress.typing import Array
 
 
 def examine_labels(points: PointSet) -> list[Finding]:
@@ -17,13 +18,13 @@ def examine_labels(points: PointSet) -> list[Finding]:
         cure = "add the array y, or a CSV file with --labels; predictions need none"
         return [Finding("no labels", "none in the file", cure, severity="note")]
     findings = []
-    missing = _missing(y)
+    missing = missing_labels(y)
     if missing.any():
-        found = f"{y[missing][0]!r} at row {points.row[missing][0]}"
+        found = f"{y[missing].tolist()[0]!r} at row {points.row[missing][0]}"
         findings.append(Finding("missing labels", found, "remove them", points.row[missing], remedy="drop"))
     known = y[~missing]
     if known.dtype.kind == "f" and len(known) and (known != np.round(known)).any():
-        found = f"{known[known != np.round(known)][0]!r}"
+        found = f"{known[known != np.round(known)][0]:g}"
         findings.append(Finding("labels that are not classes", found, "give whole numbers or names"))
         return findings
     names, counts = np.unique(known, return_counts=True)
@@ -44,14 +45,6 @@ def examine_labels(points: PointSet) -> list[Finding]:
             )
         )
     return findings
-
-
-def _missing(y: Labels) -> Labels:
-    if y.dtype.kind == "f":
-        return ~np.isfinite(y)
-    if y.dtype.kind in "US":
-        return np.char.strip(y) == y.dtype.type()
-    return np.zeros(len(y), dtype=bool)
 
 
 def examine_copies(points: PointSet) -> list[Finding]:
