@@ -162,7 +162,7 @@ def load_image_folder(
     found = images_below(root, masks, depth)
     if not any(image.folder for image in found):
         loose = f"{len(found)} images without a sub-folder" if found else "no images"
-        raise ValueError(f"{root} holds {loose}; {where_images_go(root)}")
+        raise ValueError(f"{root} holds {loose}; {where_images_go(root, 'expected')}")
     kept = _largest([image.folder for image in found if image.folder], largest_classes)
     if len(kept) < 2:
         raise ValueError(f"{root} holds one class ({next(iter(kept))!r}); a classifier needs at least 2 sub-folders")
@@ -173,11 +173,11 @@ def load_image_folder(
     return ImageDataset(files, y, names, f"images of the folder {root}", {"folder": folders})
 
 
-def where_images_go(root: Path) -> str:
-    """What to do about a folder without images in sub-folders."""
+def where_images_go(root: Path, verb: str) -> str:
+    """Where they go, after "expected" or "put them at"; or, if a folder holds texts, what to do with these."""
     if any(root.rglob("*.txt")):
         return "of the text files in it, knnpress.descriptors.WordClouds makes points, in Python"
-    return f"put images at {root}/<class>/<name>.png (or jpg, gif, webp, tif)"
+    return f"{verb} {root}/<class>/<name>.png (or jpg, gif, webp, tif)"
 
 
 def _largest(classes: list[str], n_classes: int | None) -> set[str]:

@@ -30,7 +30,7 @@ def examine_images(
     """
     images = images_below(root, masks, depth)
     if not images:
-        cure = where_images_go(Path(root))
+        cure = where_images_go(Path(root), "put them at")
         return images, [Finding("no images", f"none below {root}", cure)]
     alone: dict[int, str] = {}
     broken: dict[int, str] = {}
