@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 import knnpress as kp
 from knnpress import descriptors, model_file
 from knnpress.compression import ClassCentroids, KeepAll, StochasticCompression, Subsample
-from knnpress.exceptions import ModelFileError
+from knnpress.exceptions import InvalidPointError, ModelFileError
 from knnpress.geometries import EMD, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # three iterations are few
@@ -797,3 +797,19 @@ def test_a_pickle_is_recognised(dump, tmp_path):
         dump(kp.SNC(), file)
     with pytest.raises(ModelFileError, match=r"from joblib\.dump or the like; joblib\.load reads it, if you trust it"):
         kp.load(tmp_path / "model.pkl")
+
+
+def test_prototypes_that_were_learned_far_from_the_data_are_saved(tmp_path):
+    """Their vectors are sound, and all that queries need; as matrices they are singular but for rounding."""
+    X, y = labelled("tangent", 40)
+    model = kp.SCC(n_prototypes=3, metric="tangent", gamma="scale", prior=1.0, smoothing=0.02, vote="nearest").fit(X, y)
+    model.prototype_vectors_ *= 60 / np.abs(model.prototype_vectors_).max()
+    model.prototypes_ = model.geometry_.unembed(model.prototype_vectors_)
+    with pytest.raises(InvalidPointError, match="not positive definite"):
+        model.geometry_.check(model.prototypes_)
+    model.save(tmp_path / "m.knnp")
+    loaded = kp.load(tmp_path / "m.knnp")
+    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    model.prototypes_ = model.prototypes_[::-1]  # not what its vectors stand for
+    with pytest.raises(InvalidPointError, match="not positive definite"):
+        model.save(tmp_path / "m.knnp")
