@@ -28,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 import knnpress as kp
 from knnpress import descriptors, model_file
+from knnpress.cli import main
 from knnpress.compression import ClassCentroids, KeepAll, StochasticCompression, Subsample
 from knnpress.exceptions import InvalidPointError, ModelFileError
 from knnpress.geometries import EMD, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
@@ -799,7 +800,7 @@ def test_a_pickle_is_recognised(dump, tmp_path):
         kp.load(tmp_path / "model.pkl")
 
 
-def test_prototypes_that_were_learned_far_from_the_data_are_saved(tmp_path):
+def test_prototypes_that_were_learned_far_from_the_data_are_saved(tmp_path, capsys):
     """Their vectors are sound, and all that queries need; as matrices they are singular but for rounding."""
     X, y = labelled("tangent", 40)
     model = kp.SCC(n_prototypes=3, metric="tangent", gamma="scale", prior=1.0, smoothing=0.02, vote="nearest").fit(X, y)
@@ -810,6 +811,10 @@ def test_prototypes_that_were_learned_far_from_the_data_are_saved(tmp_path):
     model.save(tmp_path / "m.knnp")
     loaded = kp.load(tmp_path / "m.knnp")
     assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert main(["inspect", str(tmp_path / "m.knnp")]) == 0
+    assert "which features matter cannot be said" in capsys.readouterr().out
+    with pytest.raises(InvalidPointError, match=r"prototypes_\[0\] is not .*; learn with a stronger prior"):
+        loaded.explain(X[0])
     model.prototypes_ = model.prototypes_[::-1]  # not what its vectors stand for
     with pytest.raises(InvalidPointError, match="not positive definite"):
         model.save(tmp_path / "m.knnp")
