@@ -28,8 +28,9 @@ from sklearn.preprocessing import StandardScaler
 
 import knnpress as kp
 from knnpress import descriptors, model_file
+from knnpress.cli import main
 from knnpress.compression import ClassCentroids, KeepAll, StochasticCompression, Subsample
-from knnpress.exceptions import ModelFileError
+from knnpress.exceptions import InvalidPointError, ModelFileError
 from knnpress.geometries import EMD, JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # three iterations are few
@@ -822,3 +823,23 @@ def test_layouts_and_types_are_told_apart_where_arrays_look_equal(path, rng):
     for one, other in zip(kp.load(path).extra_, model.extra_, strict=True):
         assert_array_equal(one, other)
         assert (one.dtype, one.flags.f_contiguous) == (other.dtype, other.flags.f_contiguous)
+
+
+def test_prototypes_that_were_learned_far_from_the_data_are_saved(tmp_path, capsys):
+    """Their vectors are sound, and all that queries need; as matrices they are singular but for rounding."""
+    X, y = labelled("tangent", 40)
+    model = kp.SCC(n_prototypes=3, metric="tangent", gamma="scale", prior=1.0, smoothing=0.02, vote="nearest").fit(X, y)
+    model.prototype_vectors_ *= 60 / np.abs(model.prototype_vectors_).max()
+    model.prototypes_ = model.geometry_.unembed(model.prototype_vectors_)
+    with pytest.raises(InvalidPointError, match="not positive definite"):
+        model.geometry_.check(model.prototypes_)
+    model.save(tmp_path / "m.knnp")
+    loaded = kp.load(tmp_path / "m.knnp")
+    assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert main(["inspect", str(tmp_path / "m.knnp")]) == 0
+    assert "which features matter cannot be said" in capsys.readouterr().out
+    with pytest.raises(InvalidPointError, match=r"prototypes_\[0\] is not .*; learn with a stronger prior"):
+        loaded.explain(X[0])
+    model.prototypes_ = model.prototypes_[::-1]  # not what its vectors stand for
+    with pytest.raises(InvalidPointError, match="not positive definite"):
+        model.save(tmp_path / "m.knnp")

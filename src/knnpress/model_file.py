@@ -25,10 +25,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from knnpress.clouds import Clouds
-from knnpress.exceptions import ModelFileError
+from knnpress.exceptions import InvalidPointError, ModelFileError
 from knnpress.execution.threads import row_blocks
 from knnpress.files import replacing
-from knnpress.geometries.base import CloudGeometry
+from knnpress.geometries.base import CloudGeometry, EmbeddedGeometry
 from knnpress.typing import Array
 
 _FORMAT, _VERSION = "knnpress-model", 1
@@ -370,6 +370,25 @@ def _from_triangle(array: Array) -> Array:
     return full
 
 
+def _checked(model: Any, points: Any) -> Any:
+    """Prototypes as their geometry has them, or refused.
+
+    Matrices that were learned as vectors, far from the data, can be singular for all that 64 bits can tell. It does no
+    harm, since queries need only the vectors; that they stand for these matrices is proof enough.
+    """
+    try:
+        return model._geometry().check(points, "prototypes_", n_jobs=1)
+    except InvalidPointError:
+        geometry, vectors = getattr(model, "geometry_", None), getattr(model, "prototype_vectors_", None)
+        if not isinstance(vectors, np.ndarray) or not isinstance(geometry, EmbeddedGeometry):
+            raise
+        meant = geometry.unembed(vectors, n_jobs=1)
+        largest = np.abs(points).max(axis=tuple(range(1, points.ndim)), keepdims=True)
+        if meant.shape != points.shape or not (np.abs(meant - points) <= 1e-6 * largest).all():
+            raise
+        return points
+
+
 def _check(model: Any) -> None:
     """Refuse what no `fit` can have made."""
     if isinstance(model, Pipeline):
@@ -387,7 +406,7 @@ def _check(model: Any) -> None:
     if not all(isinstance(array, np.ndarray) for array in (labels, classes)) or not hasattr(points, "shape"):
         raise ValueError("prototypes_, prototype_labels_ and classes_ must be arrays")
     learned = isinstance(points, Clouds) or points.dtype == np.float64
-    checked = model._geometry().check(points, "prototypes_", n_jobs=1) if learned else points
+    checked = _checked(model, points) if learned else points
     if checked is not points:
         blocks = row_blocks(len(points), points.nbytes // max(1, len(points)))
         learned &= all(np.allclose(checked[rows], points[rows], rtol=1e-6, atol=0.0) for rows in blocks)

@@ -23,7 +23,7 @@ from knnpress.cli.pictures import make_descriptor as of_the_command_line
 from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor, sizes_of
 from knnpress.comparison.result import recommend
 from knnpress.comparison.run import _refit
-from knnpress.comparison.trials import FAR_BEHIND, Clock, Trial, Trials, error_of
+from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trial, Trials, error_of
 from knnpress.datasets import load_points
 from knnpress.descriptors.images import ImageFile, are_gray
 from knnpress.geometries import geometry_name
@@ -244,6 +244,27 @@ def test_the_quick_that_see_more_folds_do_not_rule_out_what_learns():
     trials.folds = [(np.setdiff1d(np.arange(90), out), out) for out in rows]
     full.wrong = dict(enumerate(parts))
     assert recommend(trials) is learned
+
+
+def test_a_share_of_the_time_does_not_end_before_something_was_learned(quick, rng):
+    X, y = rng.random((40, 3)), np.arange(40) % 2
+    clock = Clock(1000.0)
+    clock.start -= 600.0  # describing took so long
+    trials = Trials(y, None, [(np.arange(20), np.arange(20, 40))], 40, clock, 0, 1, lambda _: None)
+    points = Points(X, "vectors", None)
+    for method in ("means", "full", "learned", "learned"):
+        trials.add(Candidate(None, "vectors", method, "euclidean", 2 + len(trials.tried)), points, share=0.5)
+    assert [trial.candidate.method for trial in trials.tried] == ["means", "full", "learned"]
+    assert [why for _, why in trials.left_out] == ["no time was left"]
+
+
+def test_it_is_said_where_nothing_was_learned(found):
+    result = copy(found[0])
+    result.table_ = [row for row in result.table_ if row["method"] == "full"][:1]
+    result.recommended_ = result.table_[0]
+    said = result.sentences()
+    assert "There was no time for a model that learns: give more minutes." in said
+    assert not any("candidates" in sentence for sentence in said)
 
 
 def test_errors_of_the_table_are_those_of_scikit_learn(quick, rng):

@@ -17,6 +17,7 @@ from knnpress.datasets.points import read_array
 from knnpress.descriptors import RegionCovariance, WordClouds
 from knnpress.descriptors.features import FEATURES
 from knnpress.estimators.described import as_described
+from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import CloudSinkhorn
 from knnpress.typing import Array
 
@@ -74,7 +75,13 @@ def _print_channels(classifier: Any, points: Array | None, path: Path | None, us
     """How much each channel has to do with decisions about points of a file, or about the prototypes."""
     if not hasattr(classifier, "feature_relevance") or len(classifier.classes_) < 2:
         return
-    relevance = classifier.feature_relevance(classifier.prototypes_ if points is None else points)
+    try:
+        relevance = classifier.feature_relevance(classifier.prototypes_ if points is None else points)
+    except InvalidPointError:
+        if points is not None:
+            raise
+        print("\nwhich features matter cannot be said, since some prototypes are singular in 64 bits")
+        return
     given = None if path is None else read_array(path, "channels")
     names = [*usual] if len(usual) == len(relevance) else [str(k) for k in range(len(relevance))]
     if given is not None and given.shape == relevance.shape:

@@ -140,9 +140,11 @@ class Comparison:
                 f"takes {_short(best['kilobytes'])} kB instead of {_short(row['kilobytes'])}."
             )
         held = "groups never learned from" if self._has_groups else f"{row['n_held_out']} points never learned from"
-        said.append(
-            f"Errors are of {held}; the best of {len(self.table_)} candidates looks a little better than it is."
-        )
+        n = len(self.table_)
+        best_of = f"; the best of {n} candidates looks a little better than it is" if n > 1 else ""
+        said.append(f"Errors are of {held}{best_of}.")
+        if all(other["method"] != "learned" for other in self.table_):
+            said.append("There was no time for a model that learns: give more minutes.")
         if row["high"] >= self._guessing:
             said.append(
                 f"That is hardly better than guessing: always saying the most frequent class is wrong in "

@@ -132,8 +132,12 @@ class Trials:
         return HeldOut(self.y[rows], np.ones(len(rows)), rows if self.groups is None else self.groups[rows])
 
     def add(self, candidate: Candidate, points: Points, share: float = 1.0) -> Trial | None:
-        """Try a candidate on the first fold, unless that share of the time is used up and others were tried."""
-        if self.tried and not self.clock.has(share=share):
+        """Try a candidate on the first fold, unless that share of the time is used up and others were tried.
+
+        Until one that learns has been tried, all of the time may be used: nothing else is worth recommending.
+        """
+        learned = any(trial.candidate.method == "learned" for trial in self.tried)
+        if self.tried and not self.clock.has(share=share if learned else 1.0):
             self.left_out.append((candidate.words, NO_TIME))
             return None
         if any(candidate.takes_no_less_than(slow) for slow in self._too_slow):

@@ -11,6 +11,7 @@ import numpy as np
 from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators.learned import LearnedModel, documented, paper_settings
 from knnpress.estimators.outliers import nearest_of_class
+from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import JBLD, Geometry, LogEuclidean, Tangent
 from knnpress.geometries.relevance import channel_shares, pair_shares
 from knnpress.typing import Array, ArrayLike, Callback, Indices
@@ -163,6 +164,13 @@ class SCC(LearnedModel):
         points, _ = self._check_query(X)
         if len(np.unique(self.prototype_labels_)) < 2:
             raise ValueError("there are prototypes of one class only; nothing was decided between")
+        try:
+            JBLD().check(self.prototypes_, "prototypes_", 1)
+        except InvalidPointError as error:  # learned as vectors, far from the data
+            raise InvalidPointError(
+                f"{str(error).split(',')[0]}, so nothing can be explained by it; learn with a stronger prior, e.g. "
+                "prior=1.0"
+            ) from error
         D, codes = self._distances(points), self._codes()
         first, share = self._decide(points)
         rows, near = np.arange(len(points)), nearest_of_class(D, codes, len(self.classes_))
