@@ -181,6 +181,9 @@ def test_faults_of_vectors_and_of_scale(rng):
     X[4] = 1e200
     found = by_name(examine(points_of(X)))["numbers near the end of the range of doubles"]
     assert found.rows.tolist() == [4]
+    assert (found.remedy, found.cure[:11]) == ("drop", "remove them")  # no scale suits all
+    found = by_name(examine(points_of(1e200 * X[:4])))["numbers near the end of the range of doubles"]
+    assert (found.remedy, found.cure[:35]) == ("", "divide all points by one number, e.")
 
 
 @pytest.mark.parametrize(

@@ -309,9 +309,9 @@ for name, use in uses.items():
     ("make", "message"),
     [
         (lambda image: image * 255.0, r"pixels from 0 to \d+; scale them to 0 to 1, e\.g\. divide by 255"),
-        (lambda image: image - 1.0, r"floating-point pixels from -1 to "),
+        (lambda image: image - 1.0, r"(floating-point pixels from -1 to |has negative brightness)"),
         (lambda image: image * 1e30, r"scale them to 0 to 1"),
-        (lambda image: np.dstack([image * 255.0, image[..., 0]]), r"scale them to 0 to 1"),
+        (lambda image: np.dstack([image * 255.0, np.ones((16, 16))]), r"scale them to 0 to 1"),
         (lambda image: np.ma.masked_array(image, mask=image > 0.5), r"is masked; fill the gaps, or give opacity"),
     ],
     ids=["to 255", "negative", "huge", "to 255 with opacity", "masked"],
@@ -321,6 +321,10 @@ def test_pixels_of_another_range_and_masked_ones_are_refused_by_name(descriptor,
     images = [rng.random((16, 16, 3)) for _ in range(3)]
     images[0][0, 0] = 0
     images[1] = make(images[0])
+    if isinstance(descriptor, GridHistogram) and "scale" in message:  # whose sum is one, whatever the scale
+        X = descriptor.fit(images).transform(images)
+        assert_allclose(X[1], X[0], atol=1e-6)
+        return
     with pytest.raises(ValueError, match=rf"^images\[1\] .*{message}"):
         descriptor.fit(images, [0, 1, 0]).transform(images)
 

@@ -139,7 +139,7 @@ class GridHistogram(TransformerMixin, BaseEstimator):
             cells = _overlaps(self.size, light.shape[0]) @ light @ _overlaps(self.size, light.shape[1]).T
             return cells.ravel() / total
 
-        return np.stack(map_images(histogram, images, self.n_jobs))
+        return np.stack(map_images(histogram, images, self.n_jobs, any_scale=True))
 
 
 @lru_cache(maxsize=64)

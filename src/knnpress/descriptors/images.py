@@ -198,8 +198,13 @@ class Picture:
         return self.pixels if self.pixels.ndim == 3 else np.repeat(self.pixels[..., None], 3, axis=2)
 
 
-def as_picture(image: Any, layout: Layout, mask: Any = None, max_side: int | None = None) -> Picture:
-    """Decode one image; the ValueError of a bad one begins with a verb, and its name is put before that."""
+def as_picture(
+    image: Any, layout: Layout, mask: Any = None, max_side: int | None = None, any_scale: bool = False
+) -> Picture:
+    """Decode one image; the ValueError of a bad one begins with a verb, and its name is put before that.
+
+    `any_scale`: floating-point pixels need not be from 0 to 1.
+    """
     side = max_side if mask is None and layout != "raw" else None
     if isinstance(image, ImageFile):
         pixels = image.read(side)
@@ -216,7 +221,7 @@ def as_picture(image: Any, layout: Layout, mask: Any = None, max_side: int | Non
     if layout == "raw":
         values, inside = pixels, None
     else:
-        values, inside, depth = _split(pixels, layout)
+        values, inside, depth = _split(pixels, layout, any_scale)
     if mask is not None:
         given = np.asarray(mask)
         if given.shape != pixels.shape[:2]:
@@ -230,7 +235,7 @@ def as_picture(image: Any, layout: Layout, mask: Any = None, max_side: int | Non
     return _reduce(picture, max_side)
 
 
-def _split(pixels: Array, layout: Layout) -> tuple[Array, Array | None, Array | None]:
+def _split(pixels: Array, layout: Layout, any_scale: bool) -> tuple[Array, Array | None, Array | None]:
     """Gray or RGB, what is inside, and depth."""
     pixels = pixels[..., 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
     channels = 1 if pixels.ndim == 2 else pixels.shape[2]
@@ -242,7 +247,7 @@ def _split(pixels: Array, layout: Layout) -> tuple[Array, Array | None, Array | 
         raise ValueError("contains NaN or infinity; fill the gaps")
     colour = values[..., :-1] if channels in (2, 4) else values
     least, most = float(colour.min()), float(colour.max())
-    if not (_UNIT_RANGE[0] <= least and most <= _UNIT_RANGE[1]):
+    if not any_scale and not (_UNIT_RANGE[0] <= least and most <= _UNIT_RANGE[1]):
         raise ValueError(
             f"has floating-point pixels from {least:.3g} to {most:.3g}; scale them to 0 to 1, e.g. divide by 255, or "
             "give uint8 or uint16"
@@ -278,6 +283,7 @@ def map_images(
     layout: Layout = "alpha",
     masks: Sequence[Any] | None = None,
     max_side: int | None = None,
+    any_scale: bool = False,
 ) -> list[Result]:
     """Return ``[function(picture) for each image]``, computed by threads.
 
@@ -291,7 +297,8 @@ def map_images(
         results = []
         for k in range(rows.start, rows.stop):
             try:
-                results.append(function(as_picture(images[k], layout, None if masks is None else masks[k], max_side)))
+                mask = None if masks is None else masks[k]
+                results.append(function(as_picture(images[k], layout, mask, max_side, any_scale)))
             except ValueError as error:
                 # Where reading failed, the message begins with the path, which the name holds already
                 reason = str(error).removeprefix(f"{images[k]!s} ")

@@ -93,8 +93,12 @@ def examine_scale(points: PointSet) -> list[Finding]:
         return []
     at = int(np.flatnonzero(far)[0])
     found = f"largest entry {size[at]:.1e} at X[{points.row[at]}]"
-    cure = f"divide all points by one number, e.g. X / {float(np.median(size[size > 0])):.0e}"
-    return [Finding("numbers near the end of the range of doubles", found, cure, points.row[far])]
+    usual = float(np.median(size[size > 0]))
+    what = "numbers near the end of the range of doubles"
+    if _FAR[0] <= usual <= _FAR[1]:  # a scale that suits these few would not suit the rest
+        cure = f"remove them; the largest entry of the others is about {usual:.0e}"
+        return [Finding(what, found, cure, points.row[far], remedy="drop")]
+    return [Finding(what, found, f"divide all points by one number, e.g. X / {usual:.0e}", points.row[far])]
 
 
 def examine_cost(M: Array, n_bins: int) -> list[Finding]:
