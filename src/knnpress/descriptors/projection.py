@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from knnpress import _core
 from knnpress.descriptors.images import require
 from knnpress.execution.threads import map_blocks, row_blocks
-from knnpress.geometries.spd import LogEuclidean, check_spd
+from knnpress.geometries.log_euclidean import LogEuclidean
+from knnpress.geometries.matrices import check_spd
 from knnpress.typing import Array, ArrayLike, Indices
 
 #: Projected matrices (n, r, r) to a loss and its derivative in each of them.

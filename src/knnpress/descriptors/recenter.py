@@ -11,8 +11,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from knnpress.execution.threads import map_blocks
+from knnpress.geometries.airm import AIRM
 from knnpress.geometries.base import check_weights
-from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean, check_spd
+from knnpress.geometries.jbld import JBLD
+from knnpress.geometries.log_euclidean import LogEuclidean
+from knnpress.geometries.matrices import check_spd
 from knnpress.geometries.spectral import eigh, matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 

@@ -10,9 +10,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError
+from knnpress.geometries.airm import AIRM
 from knnpress.geometries.base import as_real_array, check_weights, pairwise
 from knnpress.geometries.euclidean import SquaredEuclidean
-from knnpress.geometries.spd import AIRM, JBLD, check_spd
+from knnpress.geometries.jbld import JBLD
+from knnpress.geometries.matrices import check_spd
 from knnpress.geometries.spectral import matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt, whitened_log
 from knnpress.typing import Array, ArrayLike, Indices
 

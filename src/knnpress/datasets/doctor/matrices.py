@@ -8,7 +8,7 @@ import numpy as np
 
 from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed, sizes
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.spd import check_spd
+from knnpress.geometries.matrices import check_spd
 from knnpress.typing import Array, Indices
 
 _EPS = float(np.finfo(np.float64).eps)
