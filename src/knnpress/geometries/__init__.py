@@ -20,11 +20,12 @@ from knnpress.geometries.airm import AIRM
 from knnpress.geometries.base import EmbeddedGeometry, Geometry, SmoothGeometry
 from knnpress.geometries.cloud_emd import CloudEMD
 from knnpress.geometries.clouds import CloudSinkhorn
+from knnpress.geometries.emd import EMD
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
-from knnpress.geometries.histogram import EMD, Sinkhorn
 from knnpress.geometries.jbld import JBLD
 from knnpress.geometries.log_euclidean import LogEuclidean
+from knnpress.geometries.sinkhorn import Sinkhorn
 from knnpress.geometries.tangent import Tangent
 
 __all__ = [

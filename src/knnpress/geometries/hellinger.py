@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.base import as_real_array, check_weights, pairwise
 from knnpress.geometries.euclidean import SquaredEuclidean
-from knnpress.geometries.histogram import check_histograms
+from knnpress.geometries.histogram_checks import check_histograms
 from knnpress.typing import Array, ArrayLike
 
 
