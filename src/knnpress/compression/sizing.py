@@ -45,13 +45,7 @@ def try_sizes(
     sizes = sorted({max(n_classes, round(ratio * len(X))) for ratio in RATIOS})
     if not folds:  # too few points to judge by
         return [{"n_prototypes": sizes[0], "chosen": True}]
-    constraints, label_noise = compressor.constraints(), compressor.label_noise
-    plain = clone(compressor).set_params(
-        gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
-        prior=constraints.default.prior,
-        smoothing=constraints.default.smoothing,
-        vote="nearest",
-    )
+    plain, label_noise = _with_default_setting(compressor), compressor.label_noise
 
     def held_out(m: int) -> HeldOutResult:
         result = HeldOutResult(DEFAULT)
@@ -82,6 +76,17 @@ def try_sizes(
         {"n_prototypes": m, **result.summary("soft", label_noise), "chosen": k == best}
         for k, (m, result) in enumerate(zip(sizes, tried, strict=False))
     ]
+
+
+def _with_default_setting(compressor: StochasticCompression) -> StochasticCompression:
+    """The same compressor with nothing left to choose."""
+    default = compressor.constraints().default
+    return clone(compressor).set_params(
+        gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
+        prior=default.prior,
+        smoothing=default.smoothing,
+        vote="nearest",
+    )
 
 
 def _distances(found: Prototypes, X: Array, n_jobs: int | None) -> Array:

@@ -85,18 +85,11 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         compressor = self._compressor_for(compressor, n_prototypes, points, labels)
         n_points = len(labels) if weight is None else int(np.count_nonzero(weight))
         classes, codes = np.unique(labels, return_inverse=True)
-        if len(classes) == 1 and self._learns:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes; y has one class, {classes.tolist()[0]!r}"
-            )
-        if n_prototypes == "auto" and getattr(compressor, "checkpoint", None) is not None:
-            raise ValueError(
-                'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '
-                "the checkpoint"
-            )
-        # a compressor that goes on from a checkpoint has been drawn for: None is handed on to it
-        resumes = getattr(compressor, "checkpoint", None) is not None
-        rng = None if resumes and self.random_state is None else as_generator(self.random_state)
+        checkpoint = getattr(compressor, "checkpoint", None)
+        self._check_task(classes, n_prototypes, checkpoint)
+        # a compressor that goes on from a checkpoint has its own draws in there: None is handed on to it
+        goes_on = checkpoint is not None and self.random_state is None
+        rng = None if goes_on else as_generator(self.random_state)
         sizes: list[dict[str, Any]] = []
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
             context: dict[str, Any] = {
@@ -127,6 +120,18 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         if learns:
             self.selection_ = [*sizes, *prototypes.trace["selection"]]
         return prototypes
+
+    def _check_task(self, classes: Labels, n_prototypes: int | float | str | None, checkpoint: Any) -> None:
+        """Refuse one class where something is to be learned, and many fits with one checkpoint."""
+        if len(classes) == 1 and self._learns:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes; y has one class, {classes.tolist()[0]!r}"
+            )
+        if n_prototypes == "auto" and checkpoint is not None:
+            raise ValueError(
+                'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '
+                "the checkpoint"
+            )
 
     def _compressor_for(
         self, compressor: Compressor, n_prototypes: int | float | str | None, points: Any, labels: Labels

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from knnpress.compression import StochasticCompression, Subsample
-from knnpress.estimators.learned import LearnedModel, documented, paper_settings
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel, paper_settings
 from knnpress.estimators.outliers import nearest_of_class
 from knnpress.geometries import JBLD, Geometry, LogEuclidean, Tangent
 from knnpress.geometries.relevance import channel_shares, pair_shares

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from knnpress.compression import RandomMutation, StochasticCompression
-from knnpress.estimators.learned import LearnedModel, documented, paper_settings
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel, paper_settings
 from knnpress.geometries import Geometry, Hellinger, Sinkhorn
-from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
+from knnpress.typing import ArrayLike, Callback
 
 
 @documented
@@ -106,15 +107,7 @@ class SHC(LearnedModel):
         settings = {"metric": "sinkhorn", "value": "transport", "gamma": "tune", **settings}
         return cls(ground_cost, **paper_settings(settings, init=RandomMutation(), optimizer="descent", max_iter=100))
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
-        super()._fit(X, y, sample_weight, groups)
-        self._keep_reg()
-
-    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
-        super()._update_from_batch(geometry, classes, X, y)
-        self._keep_reg()
-
-    def _keep_reg(self) -> None:
+    def _set_reg(self) -> None:
         if isinstance(self.geometry_, Sinkhorn):
             self.reg_ = self.geometry_.effective_reg
         elif hasattr(self, "reg_"):  # of an earlier fit

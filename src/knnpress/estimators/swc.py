@@ -10,13 +10,14 @@ from sklearn.base import clone
 
 from knnpress.clouds import Clouds
 from knnpress.compression import CloudCentroids, Compressor, StochasticCompression
-from knnpress.estimators.learned import LearnedModel, documented
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel
 from knnpress.estimators.prepared import Prepared
 from knnpress.execution.stored import is_dask, is_stored
 from knnpress.geometries import CloudSinkhorn, Geometry
 from knnpress.geometries.cloud_points import as_clouds
 from knnpress.learning.selection import DEFAULT
-from knnpress.typing import ArrayLike, Callback, Indices, Labels
+from knnpress.typing import ArrayLike, Callback, Labels
 
 Model = TypeVar("Model", bound="SWC")
 
@@ -161,11 +162,9 @@ class SWC(LearnedModel):
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         _refuse_others(X)
         super()._fit(X, y, sample_weight, groups)
-        self.reg_: float = self.geometry_.reg
 
-    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Any, y: Indices) -> None:
-        super()._update_from_batch(geometry, classes, X, y)
-        self.reg_ = self.geometry_.reg
+    def _set_reg(self) -> None:
+        self.reg_: float = self.geometry_.reg
 
     def _geometry(self) -> Geometry:
         return CloudSinkhorn(self.reg, self.cost, self.value, n_points=self.n_points)
