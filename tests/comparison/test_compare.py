@@ -16,6 +16,7 @@ from PIL import Image
 
 import knnpress as kp
 import knnpress.comparison.run
+import knnpress.comparison.search
 from knnpress.cli import main
 from knnpress.cli.pictures import make_descriptor as of_the_command_line
 from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor, sizes_of
@@ -292,7 +293,7 @@ def test_what_is_dear_even_to_probe_does_not_keep_the_cheap_from_being_tried(qui
             clock.start -= 1000.0  # as if it had taken so long
         return 0.0
 
-    monkeypatch.setattr(knnpress.comparison.run, "_probe", slow_probe)
+    monkeypatch.setattr(knnpress.comparison.search, "_probe", slow_probe)
     monkeypatch.setattr(knnpress.comparison.run, "Clock", lambda seconds: clock)
     images = rng.integers(0, 255, (20, 16, 16), np.uint8)
     names = ["gabor", "bag-of-words", "grid-histogram"]

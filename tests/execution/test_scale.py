@@ -173,7 +173,7 @@ def test_neither_points_nor_distances_of_a_block_exceed_its_bytes():
 
 
 def test_a_sample_speaks_for_what_is_larger(monkeypatch):
-    monkeypatch.setattr("knnpress.compression.stochastic._SAMPLE", 100)
+    monkeypatch.setattr("knnpress.compression.views._SAMPLE", 100)
     X, y = labelled("jbld", 400)
     settings = {"prior": "auto", "max_iter": 10}
     store = Store(X)
@@ -194,7 +194,7 @@ def some_absent(n=200):
 
 @pytest.mark.parametrize("most", [20_000, 60])  # in the sample
 def test_points_of_weight_zero_in_a_store_are_absent(most, monkeypatch):
-    monkeypatch.setattr("knnpress.compression.stochastic._SAMPLE", most)
+    monkeypatch.setattr("knnpress.compression.views._SAMPLE", most)
     X, y, weight, kept = some_absent()
     model = estimator("sqeuclidean", n_prototypes=0.1, gamma="auto", prior="auto")
     with_them = model.fit(Store(X), y, weight)

@@ -1,10 +1,10 @@
-"""What works on these data: candidates from cheap to dear, on held-out points, within a few minutes."""
+"""What works on these data: candidates from cheap to costly, on held-out points, within a few minutes."""
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,18 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
-from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, kind_of, make_descriptor, sizes_of
+from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor
 from knnpress.comparison.result import Comparison, recommend, table_of
-from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trials, hopeless
-from knnpress.descriptors.images import are_gray, check_images
+from knnpress.comparison.search import Search
+from knnpress.comparison.trials import Clock, Points, Trials
+from knnpress.descriptors.images import check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
 from knnpress.parameters import check_values
 from knnpress.progress import progress_bar
-from knnpress.typing import Array, ArrayLike, Indices, Labels
+from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-_LAST = 3  # descriptors that are looked at closely
-_SCREENING, _FIRST = 0.5, 0.65  # shares of the time for a first look at descriptors, and for first folds in all
 _MOST_IMAGES = 4000  # that are compared; of more, a sample
-_PROBES = 4  # images by which descriptors are timed
 
 
 def compare(
@@ -106,12 +104,7 @@ def compare(
     _check_settings(kind, descriptors, minutes, n_splits, max_points)
     kind = kind_of(X, ground_cost) if kind == "auto" else kind
     X = _checked(X, kind)
-    labels = check_labels(y, len(X))
-    classes, codes = np.unique(labels, return_inverse=True)
-    if not len(classes):
-        raise ValueError("X has 0 points; give some, with their labels")
-    if len(classes) < 2:
-        raise ValueError(f"y has one class, {classes.tolist()[0]!r}; there is nothing to tell apart")
+    labels, classes, codes = _checked_labels(y, len(X))
     group = None if groups is None else check_groups(groups, len(X))
     cost = None if ground_cost is None else as_float_array(ground_cost, "ground_cost")
     most = KINDS[kind].max_points if max_points is None and kind in KINDS else max_points or _MOST_IMAGES
@@ -120,28 +113,13 @@ def compare(
     folds = _folds(codes[rows], some_groups, n_splits, random_state)
     clock = Clock(60.0 * minutes)
     with progress_bar("comparing", verbose > 0) as bar:
-
-        def tell(note: str) -> None:
-            if bar is not None:
-                bar(round(min(clock.used, clock.seconds)), round(clock.seconds), {"note": note})
-
+        tell = partial(_tell, bar, clock)
         trials = Trials(codes[rows], some_groups, folds, len(X), clock, random_state, n_jobs, tell)
-        views: dict[str | None, Points] = {}
-        if kind == "images":
-            _screen(trials, [X[int(k)] for k in rows], descriptors, views, random_state, n_jobs)
-        else:
-            views[None] = Points(X[rows], kind, cost)
-            _look_at(trials, None, views[None], len(X), _FIRST)
-        if not trials.tried:
-            raise ValueError(
-                f"nothing could be tried: {'; '.join(f'{what}: {why}' for what, why in trials.left_out)}; give more "
-                "minutes, or see to what failed"
-            )
-        _look_closer(trials, views, len(X))
-        _go_through_folds(trials, views)
+        search = Search(trials)
+        search.run([X[int(k)] for k in rows] if kind == "images" else Points(X[rows], kind, cost), descriptors)
     chosen = recommend(trials)
     found = Comparison(
-        table_of(trials, views, chosen),
+        table_of(trials, search.views, chosen),
         classes=classes,
         n_points=len(X),
         n_compared=len(rows),
@@ -156,6 +134,11 @@ def compare(
     if refit:
         found.best_ = _refit(chosen.candidate, X, labels, group, cost, random_state, n_jobs)
     return found
+
+
+def _tell(bar: Callback | None, clock: Clock, note: str) -> None:
+    if bar is not None:
+        bar(round(min(clock.used, clock.seconds)), round(clock.seconds), {"note": note})
 
 
 def _check_settings(
@@ -184,6 +167,17 @@ def _checked(X: Any, kind: str) -> Any:
             return X
         raise TypeError(f"X is {type(X).__name__} and kind is {kind!r}; clouds are given as knnpress.Clouds")
     return as_float_array(X, "X")
+
+
+def _checked_labels(y: ArrayLike, n: int) -> tuple[Labels, Labels, Indices]:
+    """Labels of n points, their classes, and the class index of each point."""
+    labels = check_labels(y, n)
+    classes, codes = np.unique(labels, return_inverse=True)
+    if not len(classes):
+        raise ValueError("X has 0 points; give some, with their labels")
+    if len(classes) < 2:
+        raise ValueError(f"y has one class, {classes.tolist()[0]!r}; there is nothing to tell apart")
+    return labels, classes, codes
 
 
 def _sample(y: Indices, most: int, seed: int) -> Indices:
@@ -215,124 +209,6 @@ def _folds(y: Indices, groups: Labels | None, n_splits: int, seed: int) -> list[
     if not folds:
         raise ValueError("without any one group, one class is left; give groups that hold points of several classes")
     return folds
-
-
-def _screen(
-    trials: Trials,
-    images: list[Any],
-    names: Sequence[str] | None,
-    views: dict[str | None, Points],
-    seed: int,
-    n_jobs: int | None,
-) -> None:
-    """A first look at each descriptor, the cheapest first."""
-    if names is None:
-        names = GRAY if are_gray(images) else COLOUR
-    for name in sorted(names, key=COLOUR.index):
-        if trials.tried and not trials.clock.has(share=_SCREENING):
-            trials.left_out.append((name, "no time was left"))
-            continue
-        try:
-            cost = _probe(name, images, seed, n_jobs)  # dear ones take long even to probe: only when it is their turn
-        except ValueError as error:
-            if str(error).startswith("images["):
-                raise  # a bad image is bad for all
-            trials.left_out.append((name, f"failed: {error}"))
-            continue
-        if trials.tried and not trials.clock.has(cost * len(images), _SCREENING):
-            why = f"describing {len(images)} images by it takes about {cost * len(images):.0f} s"
-            trials.left_out.append((name, why))
-            continue
-        descriptor, start = make_descriptor(name, seed, n_jobs), time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            X = descriptor.fit_transform(images)
-        seconds = time.perf_counter() - start
-        trials.tell(f"{name}: {len(images)} images described in {seconds:.1f} s")
-        ground_cost = getattr(descriptor, "ground_cost_", None)
-        views[name] = Points(X, "matrices" if X.ndim == 3 else "histograms", ground_cost, descriptor, seconds)
-        _look_at(trials, name, views[name], trials.n_all, _SCREENING)
-        _drop_worst(trials, views)
-
-
-def _probe(name: str, images: list[Any], seed: int, n_jobs: int | None) -> float:
-    """Seconds to describe an image, by a few of them."""
-    few = [images[int(k)] for k in np.linspace(0, len(images) - 1, min(_PROBES, len(images)))]
-    descriptor = make_descriptor(name, seed, n_jobs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        descriptor.fit_transform(few[:1] if "n_words" not in descriptor.get_params() else few)  # imports come first
-        start = time.perf_counter()
-        descriptor.fit_transform(few)
-    return (time.perf_counter() - start) / len(few)
-
-
-def _drop_worst(trials: Trials, views: dict[str | None, Points]) -> None:
-    """Forget the points of descriptors that will not be looked at any more; they may be large."""
-    last = _best_names(trials, views)
-    for name in views.keys() - {*last}:
-        views[name].X = None
-
-
-def _best_names(trials: Trials, views: dict[str | None, Points]) -> list[str | None]:
-    """Descriptors that are worth a closer look, the best first."""
-    there = [trial for trial in trials.tried if views[trial.candidate.descriptor].X is not None]
-    ranked = sorted(there, key=lambda trial: trial.error)
-    close = [trial for trial in ranked if not hopeless(trial, ranked[0], trials)]
-    return list(dict.fromkeys(trial.candidate.descriptor for trial in close))[:_LAST]
-
-
-def _candidates(name: str | None, points: Points, metric: str, n: int, n_all: int, n_classes: int) -> list[Candidate]:
-    """Means, all points, and learned models with the middle size first; of what has no means, the smallest first."""
-    first, *more = sizes_of(n, n_classes)
-    full = Candidate(name, points.kind, "full", metric, n_all)
-    sizes = [more[0], first, *more[1:]] if more and KINDS[points.kind].has_means else [first, *more]
-    smallest, *learned = (Candidate(name, points.kind, "learned", metric, size) for size in sizes)
-    if not KINDS[points.kind].has_means:
-        return [smallest, full, *learned]
-    return [Candidate(name, points.kind, "means", metric, n_classes), full, smallest, *learned]
-
-
-def _metrics(points: Points) -> list[str]:
-    """Of the kind, the quickest first; without a ground cost there is no transport."""
-    names = list(KINDS[points.kind].metrics)
-    return names[:1] if points.kind == "histograms" and points.ground_cost is None else names
-
-
-def _look_at(trials: Trials, name: str | None, points: Points, n_all: int, share: float) -> None:
-    """The quickest metric, one size."""
-    n_classes = len(np.unique(trials.y))
-    for candidate in _candidates(name, points, _metrics(points)[0], len(trials.y), n_all, n_classes)[:3]:
-        trials.add(candidate, points, share)
-
-
-def _look_closer(trials: Trials, views: dict[str | None, Points], n_all: int) -> None:
-    """Other sizes and metrics of what did best."""
-    names, n_classes = _best_names(trials, views), len(np.unique(trials.y))
-    for number in range(max(len(_metrics(views[name])) for name in names)):
-        for name in names:
-            metrics = _metrics(views[name])
-            if number < len(metrics):
-                candidates = _candidates(name, views[name], metrics[number], len(trials.y), n_all, n_classes)
-                for candidate in candidates[3:] if number == 0 else candidates:
-                    trials.add(candidate, views[name], _FIRST)
-
-
-def _go_through_folds(trials: Trials, views: dict[str | None, Points]) -> None:
-    """The other folds, for what is not far behind, and for class means and all points beside the best."""
-    for number in range(1, len(trials.folds)):
-        running = [trial for trial in trials.tried if len(trial.wrong) == number]
-        if not running:  # the time was up
-            break
-        best = min(running, key=lambda trial: trial.error)
-        for trial in sorted(running, key=lambda trial: trial.error):
-            beside = trial.candidate.method != "learned" and trial.candidate.descriptor == best.candidate.descriptor
-            if views[trial.candidate.descriptor].X is None or (hopeless(trial, best, trials) and not beside):
-                trial.stopped = FAR_BEHIND
-            elif not trials.clock.has(trial.learning[-1]):
-                trial.stopped = "no time was left"
-            else:
-                trials.go_on(trial, views[trial.candidate.descriptor], number)
 
 
 def _refit(

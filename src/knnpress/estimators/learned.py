@@ -1,4 +1,4 @@
-"""What SCC, SHC, SNC and SWC share: prototypes learned by the soft nearest-neighbour loss, all at once or by batches."""
+"""What SCC, SHC, SNC and SWC share: prototypes learned by the soft nearest-neighbour loss, at once or by batches."""
 
 from __future__ import annotations
 

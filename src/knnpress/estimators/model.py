@@ -111,15 +111,19 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
         remember_features(self, X, points)
+        self._keep_prototypes(prototypes, geometry, classes, n_points)
+        if learns:
+            self.selection_ = [*sizes, *prototypes.trace["selection"]]
+        return prototypes
+
+    def _keep_prototypes(self, prototypes: Prototypes, geometry: Geometry, classes: Labels, n_points: int) -> None:
+        """Set the fitted attributes that all models have."""
         self.classes_ = classes
         self.geometry_ = prototypes.trace.get("geometry", geometry)
         self.prototypes_ = prototypes.points
         self.prototype_vectors_ = prototypes.trace.get("vectors")
         self.prototype_labels_ = classes[prototypes.labels]
         self.compression_ratio_ = len(prototypes.points) / n_points
-        if learns:
-            self.selection_ = [*sizes, *prototypes.trace["selection"]]
-        return prototypes
 
     def _check_task(self, classes: Labels, n_prototypes: int | float | str | None, checkpoint: Any) -> None:
         """Refuse one class where something is to be learned, and many fits with one checkpoint."""
