@@ -11,7 +11,8 @@ from sklearn.base import clone
 from knnpress.compression import ClassCentroids
 from knnpress.estimators import PrototypeClassifier
 from knnpress.geometries import Geometry
-from knnpress.learning.selection import HeldOut, make_folds, mean_and_standard_error
+from knnpress.learning.folds import make_folds
+from knnpress.learning.selection import HeldOut, mean_and_standard_error
 from knnpress.typing import Array, Labels
 
 _MOST = 4000  # points of which rivals are cross-validated

@@ -11,7 +11,8 @@ from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.stochastic import StochasticCompression
 from knnpress.geometries import SquaredEuclidean
 from knnpress.geometries.base import Geometry, distance_matrix
-from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_better, make_folds
+from knnpress.learning.folds import make_folds
+from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_better
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array, Callback, Labels
 

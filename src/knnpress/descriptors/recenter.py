@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from knnpress.execution.threads import map_blocks
 from knnpress.geometries.airm import AIRM
-from knnpress.geometries.base import check_weights
+from knnpress.geometries.checks import check_weights
 from knnpress.geometries.jbld import JBLD
 from knnpress.geometries.log_euclidean import LogEuclidean
 from knnpress.geometries.matrices import check_spd

@@ -44,7 +44,7 @@ class StoredPoints:
 
     def __getitem__(self, block: slice) -> Array:
         """The checked points of a block."""
-        return check_block(self.check, _read(self.array, block), block.start)
+        return check_block(self.check, read_block(self.array, block), block.start)
 
     def rows(self, y: Labels, weight: Array | None, n_jobs: int | None) -> Rows:
         """The points with their labels and weights."""
@@ -111,6 +111,7 @@ def is_stored(X: Any) -> bool:
     return like and not is_dask(X)
 
 
-def _read(array: Any, block: slice) -> Array:
+def read_block(array: Any, block: slice) -> Array:
+    """The rows of a block of a store or a dask array, in memory."""
     part = array[block]
     return np.asarray(part.compute(scheduler="synchronous") if is_dask(part) else part)

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.execution.threads import map_blocks
-from knnpress.geometries.base import check_weights, pairwise
+from knnpress.geometries.base import pairwise
+from knnpress.geometries.checks import check_weights
 from knnpress.geometries.matrices import check_spd, iterate_centroid, symmetric
 from knnpress.geometries.spectral import (
     affine_distances,

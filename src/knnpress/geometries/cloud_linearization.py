@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from knnpress.geometries.base import Focus, Linearization, least_weight
+from knnpress.geometries.base import Focus, Linearization
+from knnpress.geometries.checks import least_weight
 from knnpress.geometries.cloud_costs import Cost
 from knnpress.geometries.cloud_points import as_clouds
 from knnpress.geometries.cloud_solver import Side, Solver, Table, Target, each_part, sub_blocks

@@ -13,15 +13,9 @@ from sklearn.base import BaseEstimator
 from knnpress.clouds import LARGEST, Clouds
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import map_blocks
-from knnpress.geometries.base import (
-    Geometry,
-    Linearization,
-    Linearize,
-    as_real_array,
-    check_stopping,
-    check_weights,
-)
+from knnpress.geometries.base import Geometry, Linearization, Linearize
 from knnpress.geometries.charts import CloudChart
+from knnpress.geometries.checks import as_real_array, check_stopping, check_weights
 from knnpress.geometries.cloud_costs import Cost, costs
 from knnpress.geometries.cloud_linearization import LinearizedClouds, targets_of
 from knnpress.geometries.cloud_points import as_clouds, distinct, k_means, mass_of, n_dims

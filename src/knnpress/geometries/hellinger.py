@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import as_real_array, check_weights, pairwise
+from knnpress.geometries.base import pairwise
+from knnpress.geometries.checks import as_real_array, check_weights
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.histogram_checks import check_histograms
 from knnpress.typing import Array, ArrayLike

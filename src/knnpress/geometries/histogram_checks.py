@@ -8,7 +8,7 @@ import numpy as np
 
 from knnpress.arrays import as_float_array
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.base import as_real_array
+from knnpress.geometries.checks import as_real_array
 from knnpress.typing import Array, ArrayLike
 
 _AUTO_REG = 0.1  # of the median positive ground cost

@@ -12,18 +12,9 @@ from sklearn.base import BaseEstimator
 
 from knnpress import _core
 from knnpress.execution.threads import map_blocks, row_blocks
-from knnpress.geometries.base import (
-    EmbeddedGeometry,
-    Focus,
-    Geometry,
-    Linearization,
-    Linearize,
-    aligned,
-    check_weights,
-    least_weight,
-    pairwise,
-)
+from knnpress.geometries.base import EmbeddedGeometry, Focus, Geometry, Linearization, Linearize, pairwise
 from knnpress.geometries.charts import CholeskyChart, ExponentialChart
+from knnpress.geometries.checks import aligned, check_weights, least_weight
 from knnpress.geometries.matrices import check_spd, iterate_centroid, symmetric
 from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
 from knnpress.typing import Array, ArrayLike, Indices

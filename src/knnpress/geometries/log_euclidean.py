@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, check_weights, pairwise
+from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, pairwise
 from knnpress.geometries.charts import CholeskyChart, ExponentialChart
+from knnpress.geometries.checks import check_weights
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.matrices import check_spd, symmetric
 from knnpress.geometries.spectral import above_zero, eigh, matrix_exp, matrix_log

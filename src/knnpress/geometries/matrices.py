@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress import _core
 from knnpress.exceptions import InvalidPointError, warn_user
 from knnpress.execution.threads import map_blocks, row_blocks
-from knnpress.geometries.base import Geometry, as_shaped_array, check_finite
+from knnpress.geometries.base import Geometry
+from knnpress.geometries.checks import as_shaped_array, check_finite
 from knnpress.typing import Array, ArrayLike
 
 _SYMMETRY = 1e-8  # relative asymmetry taken for rounding

@@ -14,19 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress import _core
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.barycenter import barycenter
-from knnpress.geometries.base import (
-    EmbeddedGeometry,
-    Focus,
-    Geometry,
-    Linearization,
-    Linearize,
-    aligned,
-    check_stopping,
-    check_weights,
-    least_weight,
-    pairwise,
-)
+from knnpress.geometries.base import EmbeddedGeometry, Focus, Geometry, Linearization, Linearize, pairwise
 from knnpress.geometries.charts import RootChart, SoftmaxChart
+from knnpress.geometries.checks import aligned, check_stopping, check_weights, least_weight
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram_checks import check_ground_cost, check_histograms, resolve_reg

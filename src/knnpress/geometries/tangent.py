@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries.airm import AIRM
-from knnpress.geometries.base import as_real_array, check_weights, pairwise
+from knnpress.geometries.base import pairwise
+from knnpress.geometries.checks import as_real_array, check_weights
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.jbld import JBLD
 from knnpress.geometries.matrices import check_spd

@@ -1,8 +1,7 @@
-"""Which setting serves points that were not learned from best: folds, candidates, one paired comparison."""
+"""Which setting serves held-out points best: candidates, their results, one paired comparison."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -10,15 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.learning.loss import log_softmax
-from knnpress.typing import Array, Indices, Labels
+from knnpress.typing import Array, Indices
 
 Vote = Literal["nearest", "soft"]
 
-_N_FOLDS = 5
-_ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
 _HOPELESS = 2.0  # standard errors by which a setting may trail before its other folds, or weaker priors, are left out
 _LEAST_LOG = np.log(1e-12)  # of a probability: a class may have no prototypes
 _TEMPERATURES = (1e-3, 1e2)  # factors of the scores: log-odds are multiplied by a temperature here, not divided
@@ -266,41 +262,3 @@ def better_vote(result: HeldOutResult, label_noise: float) -> Vote:
     votes: tuple[Vote, Vote] = ("soft", "nearest")
     soft, nearest = (result.losses(vote, label_noise) for vote in votes)
     return "nearest" if is_better(nearest, soft, result.points()) else "soft"
-
-
-def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
-    """Rows to learn from and rows held out, fold by fold; none where there are too few points to hold any out.
-
-    Fifths with a share of each class, until 200 points have been held out; with groups, all five fifths, because points
-    of one group are not independent. A class of one point, or in one group alone, is always learned from.
-    """
-    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    everything = np.arange(len(y))
-    if groups is not None and len(np.unique(groups)) == 1:
-        warnings.warn("groups has one group only; folds are stratified instead", stacklevel=2)
-        groups = None
-    if groups is None:
-        divided = np.flatnonzero(counts[codes] > 1)
-        n_folds = min(_N_FOLDS, int(counts.max()))
-    else:
-        kinds = np.unique(np.stack([codes, np.unique(groups, return_inverse=True)[1]]), axis=1)
-        alone = np.bincount(kinds[0], minlength=len(counts)) == 1
-        divided = np.flatnonzero(~alone[codes])
-        n_folds = min(_N_FOLDS, len(np.unique(groups[divided])) if len(divided) else 0)
-    if n_folds < 2 or len(divided) < n_folds:
-        return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # classes smaller than the folds are in some of them only
-        if groups is None:
-            split = StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(divided, codes[divided])
-        else:
-            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
-            split = splitter.split(divided, codes[divided], groups[divided])
-        held_out = [divided[out] for _, out in split]
-    folds = [(np.setdiff1d(everything, out), out) for out in held_out if len(out)]
-    # a fold must leave something to learn from of every class
-    folds = [(kept, out) for kept, out in folds if len(np.unique(codes[kept])) == len(counts)]
-    if groups is not None:
-        return folds
-    enough = np.searchsorted(np.cumsum([len(out) for _, out in folds]), _ENOUGH_HELD_OUT) + 1
-    return folds[:enough]
