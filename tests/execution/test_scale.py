@@ -222,7 +222,7 @@ def test_a_batch_of_absent_points_teaches_nothing():
 
 
 def test_levels_are_found_by_points_that_are_present(monkeypatch):
-    monkeypatch.setattr("knnpress.estimators.outliers._MOST_ROWS", 20)
+    monkeypatch.setattr("knnpress.estimators.outliers._MAX_ROWS", 20)
     X, y = labelled("sqeuclidean", 80)
     weight = np.arange(80) % 2.0  # every fourth row, the sample otherwise, is absent
     assert np.isfinite(estimator("sqeuclidean").fit(Store(X), y, weight).distance_levels_).all()

@@ -16,9 +16,9 @@ def add_parser(commands: Any) -> None:
         "inspect",
         "show what a model contains",
         "knnpress inspect model.knnp",
-        "Of covariance matrices, a bar for each channel says how much it has to do with what is decided; below zero, "
-        "it speaks against. With --points about these, and an array 'channels' of the file names them; else about the "
-        "prototypes.",
+        "For covariance matrices, a bar for each channel says how much it contributes to decisions; below zero, it "
+        "speaks against them. With --points, decisions about these, and an array 'channels' of the file names the "
+        "channels; otherwise about the prototypes.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL.knnp")
     parser.add_argument("--points", type=Path, metavar="POINTS", help="a .npz, .npy or .mat file to explain")

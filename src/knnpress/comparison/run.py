@@ -12,10 +12,11 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds
-from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor
+from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of
 from knnpress.comparison.result import Comparison, recommend, table_of
 from knnpress.comparison.search import Search
 from knnpress.comparison.trials import Clock, Points, Trials
+from knnpress.descriptors.by_name import make_descriptor
 from knnpress.descriptors.images import check_images
 from knnpress.estimators.checks import check_groups, check_labels
 from knnpress.estimators.described import joined
@@ -23,7 +24,7 @@ from knnpress.parameters import check_values
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-_MOST_IMAGES = 4000  # that are compared; of more, a sample
+_MAX_IMAGES = 4000  # to compare; where there are more, a sample
 
 
 def compare(
@@ -66,11 +67,11 @@ def compare(
     descriptors : sequence of str or None
         Which to try on images, by their names on the command line, e.g. "color-texture"; None: all that suit them.
     minutes : float
-        Nothing new is begun after that; `left_out_` says what was left out. `best_` is learned on top of it.
+        No candidate is begun after this time; `left_out_` says what was left out. Learning `best_` takes time on top.
     n_splits : int
         Folds; fewer, where there are fewer groups.
     max_points : int or None
-        Of more points, a sample of so many is compared; None: 4000, and of clouds 1000. `best_` is learned from all.
+        Of more points, a sample of this size is compared. None: 4000, or 1000 clouds. `best_` is learned from all.
     refit : bool
         Whether to learn `best_`.
     random_state : int
@@ -107,7 +108,7 @@ def compare(
     labels, classes, codes = _checked_labels(y, len(X))
     group = None if groups is None else check_groups(groups, len(X))
     cost = None if ground_cost is None else as_float_array(ground_cost, "ground_cost")
-    most = KINDS[kind].max_points if max_points is None and kind in KINDS else max_points or _MOST_IMAGES
+    most = KINDS[kind].max_points if max_points is None and kind in KINDS else max_points or _MAX_IMAGES
     rows = _sample(codes, most, random_state)
     some_groups = None if group is None else group[rows]
     folds = _folds(codes[rows], some_groups, n_splits, random_state)

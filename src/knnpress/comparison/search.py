@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, make_descriptor, sizes_of
+from knnpress.comparison.candidates import COLOUR, GRAY, KINDS, Candidate, sizes_of
 from knnpress.comparison.trials import FAR_BEHIND, Points, Trials, hopeless
+from knnpress.descriptors.by_name import make_descriptor
 from knnpress.descriptors.images import are_gray
 
 _LAST = 3  # descriptors that are looked at closely
@@ -153,6 +154,6 @@ def _probe(name: str, images: list[Any], seed: int, n_jobs: int | None) -> float
 
 
 def _metrics(points: Points) -> list[str]:
-    """Of the kind, the quickest first; without a ground cost there is no transport."""
+    """Metrics for points of this kind, the quickest first; without a ground cost there is no transport."""
     names = list(KINDS[points.kind].metrics)
     return names[:1] if points.kind == "histograms" and points.ground_cost is None else names

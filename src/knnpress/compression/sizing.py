@@ -37,7 +37,7 @@ def try_sizes(
     Returns
     -------
     list of dict
-        For each size its "n_prototypes", and what held-out points said of it, as in ``selection_``; one is "chosen".
+        For each size its "n_prototypes" and its held-out result, as in ``selection_``; one is "chosen".
     """
     rng = np.random.default_rng() if random_state is None else random_state
     seed = int(rng.integers(2**31))

@@ -28,7 +28,7 @@ from knnpress.learning.job import Constraints, MakeStart, View
 from knnpress.parameters import check_parameters
 from knnpress.typing import Array, Callback, Indices, Labels
 
-_MOST_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
+_MAX_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
 
 
 class StochasticCompression(BaseEstimator):
@@ -68,8 +68,8 @@ class StochasticCompression(BaseEstimator):
         Share of labels that may be wrong. It bounds the loss of a single point, so that wrong labels and outliers do
         not draw prototypes to them; 0 is the paper's loss.
     checkpoint : str, path or None
-        A file that `compress` keeps its state in, rewritten every few seconds and deleted at the end. The same call
-        goes on from it where an earlier one was interrupted, and ends with the same prototypes to the last bit. A file
+        A file in which `compress` keeps its state, rewritten every few seconds and deleted at the end. The same call
+        resumes from it after an interruption, and ends with the same prototypes to the last bit. A file
         of other data, parameters or version is refused. `random_state` None: as it was drawn then; a Generator must
         be in the same state as it was. `callback` is not called again for iterations that are done. The file may be
         large where distances are solved for (Sinkhorn): it holds the potentials of all pairs.
@@ -132,13 +132,13 @@ class StochasticCompression(BaseEstimator):
         where the given one would take too long. The trace has the "geometry" they were learned under, and their
         "vectors", (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last
         one being that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that
-        descent. Its fact "note" tells what held-out points said of a setting.
+        descent. Its fact "note" gives a setting's held-out error.
         """
         self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
         seed = int(rng.integers(2**31))
         if self.checkpoint is not None and random_state is None:
-            seed = 0  # what resumes must begin as it did
+            seed = 0  # a fit that resumes must begin as it did
         classes, codes = np.unique(y, return_inverse=True)
         n_present = len(y) if sample_weight is None else int(np.count_nonzero(sample_weight))
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, n_present)
@@ -220,7 +220,7 @@ class StochasticCompression(BaseEstimator):
         if quick_geometry is None or not search or self.chart == "paper":
             return view, None
         quick = views.embedded(quick_geometry, sample_only=not may_learn_in_quick)
-        too_long = may_learn_in_quick and views.work(geometry) > _MOST_WORK
+        too_long = may_learn_in_quick and views.work(geometry) > _MAX_WORK
         return (quick, None) if too_long else (view, quick)
 
     def _about(

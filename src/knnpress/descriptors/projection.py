@@ -92,7 +92,7 @@ class SPDProjection(TransformerMixin, BaseEstimator):
         loss = graph_loss(affinity, _METRICS[self.metric], self.n_jobs)
         start = linear_start(white, affinity, self.n_dims)
         U, self.loss_, self.n_iter_ = _descend(white, loss, start, self.max_iter)
-        # The subspace found in whitened coordinates, in those of X; any basis of it gives the same distances
+        # Back from whitened coordinates to those of X; any basis of the subspace gives the same distances
         self.components_ = np.linalg.qr(whiten @ U)[0]
         self.n_features_in_ = len(whiten)
         return self

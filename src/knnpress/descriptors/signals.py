@@ -43,8 +43,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
     ----------
     estimator : {"ledoit_wolf", "oas", "empirical"}
     delays : int
-        Copies of each channel, each `lag` samples later than the last, so that the matrix knows of rhythms too, not of
-        amplitudes alone: the augmented covariance, of d = delays * channels. 1: the channels as they are. The times
+        Copies of each channel, each `lag` samples later than the last, so that the matrix captures rhythms, not only
+        amplitudes: the augmented covariance, of d = delays * channels. 1: the channels as they are. The times
         without all copies are left out.
     lag : int
         Samples from one copy to the next.
@@ -78,7 +78,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
     Notes
     -----
     Single precision, memory maps, zarr arrays and HDF5 datasets are read block by block, and computed with in double
-    precision. Of a dask array `transform` gives a lazy one, chunk by chunk.
+    precision. For a dask array `transform` returns a lazy one, chunk by chunk.
 
     References
     ----------
@@ -274,7 +274,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         return row_blocks(shape[0], 8 * _SPARE * wider * int(np.prod(shape[1:])))
 
     def _shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of what one signal becomes, that of all signals given."""
+        """Shape of what one signal becomes, by the shape of all signals."""
         n_bands = shape[1] if len(shape) == 4 else 1 if self.bands is None else len(self.bands)
         d = self.delays * (shape[-2] + (0 if self.evoked is None else self.evoked_.shape[1]))
         return (n_bands, d, d) if self.stack == "bank" else (n_bands * d, n_bands * d)
@@ -358,7 +358,7 @@ def _filter(band: Any, rate: Any) -> Array:
 
 
 def _as_signals(X: Any) -> Any:
-    """X with a shape and a type that are those of signals, as it is: nothing is read or copied of an array."""
+    """X itself, once its shape and type fit signals: nothing of an array is read or copied."""
     plain = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
     if not (plain or is_dask(X) or is_stored(X)) or X.dtype.kind not in "fiubc":
         X = as_float_array(X, "X")

@@ -80,7 +80,7 @@ class LearnedModel(PrototypeModel):
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": True}  # a Pipeline passes them without a request
 
     def __new__(cls, *args: Any, **settings: Any) -> LearnedModel:
-        """Tell what replaced a parameter of the past."""
+        """Say what has replaced a parameter of earlier versions."""
         for name in settings.keys() & _REMOVED.keys():
             raise TypeError(f"{cls.__name__} has no parameter {name!r}; {_REMOVED[name]}")
         return super().__new__(cls)
@@ -141,8 +141,8 @@ class LearnedModel(PrototypeModel):
             A point of weight 0 is absent (where points are not in memory, it is still read and checked), one of weight
             2 counts as two.
         groups : array of shape (n,) or None
-            E.g. subjects, sessions or objects: no group is divided between what is learned from and what is held out,
-            so that settings are chosen for groups never seen.
+            E.g. subjects, sessions or objects: no group is both learned from and held out, so that settings are chosen
+            for groups never seen.
         """
         check_parameters(self)
         with whole_or_unchanged(self):
@@ -228,7 +228,7 @@ class LearnedModel(PrototypeModel):
         return class_levels(near[np.arange(len(near)), codes], codes, len(self.classes_), weight)
 
     def _compressor(self) -> StochasticCompression:
-        """The compressor, with what the model's own parameters say instead."""
+        """The compressor, with the model's own parameters in place of its own."""
         if not isinstance(self.compressor, (StochasticCompression, type(None))):
             raise TypeError(
                 f"compressor is a {type(self.compressor).__name__}; {type(self).__name__} learns with a "
@@ -268,14 +268,14 @@ class LearnedModel(PrototypeModel):
         """Learn from one more batch of points.
 
         Each prototype is held where it is by as many points as it stands for, so that what earlier batches taught is
-        not forgotten. gamma stays that of the first call; nothing is chosen by cross-validation.
+        not forgotten. gamma stays as in the first call; nothing is chosen by cross-validation.
 
         Parameters
         ----------
         X : array of shape (n, d) or (n, d, d)
         y : array of shape (n,)
         classes : array or None
-            At the first call, all classes that will ever come; None: those in y.
+            In the first call, all classes that will ever come; None: the classes in y.
         """
         check_parameters(self)
         geometry = self._fitted_geometry()
@@ -333,7 +333,7 @@ class LearnedModel(PrototypeModel):
         return np.bincount(self._codes(), self.prototype_weights_, minlength=n_classes)
 
     def predict(self, X: ArrayLike, *, reject: float | None = None, reject_label: Any = None) -> Labels:
-        """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk.
+        """Labels of the points X, (n,); for a dask array a lazy one, chunk by chunk.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class LearnedModel(PrototypeModel):
             Share r of the training points of a class that may be refused: points that are farther from the prototypes
             of every class than all but r of its training points get `reject_label`. None: every point gets a class.
         reject_label : label or None
-            Where it cannot be in one array with the classes as it is, such as None, the result is one of objects.
+            Where one array cannot hold it and the classes as they are, e.g. None, the result is an array of objects.
         """
         labels = super().predict(X)
         if reject is None:
@@ -353,10 +353,10 @@ class LearnedModel(PrototypeModel):
         return rejecting(labels, self.outlier_score(X) > 1.0 - share, reject_label)
 
     def outlier_score(self, X: ArrayLike) -> Array:
-        """How strange each point is, (n,): larger is stranger. Of a dask array a lazy one, chunk by chunk.
+        """How strange each point is, (n,): larger is stranger. For a dask array a lazy one, chunk by chunk.
 
         Up to 1, the share of the training points of a class that are nearer to its prototypes than the point is; above
-        1, how many times farther it is than the farthest of them. Of the classes, the one that gives least.
+        1, how many times farther it is than the farthest of them. The class that gives the least counts.
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("outlier_score", X)
@@ -368,7 +368,8 @@ class LearnedModel(PrototypeModel):
     def score_samples(self, X: ArrayLike) -> Array:
         r"""Log-density of each point, up to a constant, (n,): :math:`\log \frac{1}{m} \sum_j \exp(-\gamma^2 D_{ij})`.
 
-        Larger is more usual. It compares points of one model, not models. Of a dask array a lazy one, chunk by chunk.
+        Larger is more usual. It compares points under one model, not models. For a dask array a lazy one, chunk by
+        chunk.
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("score_samples", X)
@@ -397,7 +398,7 @@ class LearnedModel(PrototypeModel):
                 rng=as_generator(self.random_state),
                 callback=combine_callbacks(bar, self.callback),
             )
-        for name, value in found.setting.items():  # after the work, lest it be interrupted
+        for name, value in found.setting.items():  # last, in case the work is interrupted
             setattr(self, name, value)
         learned = found.prototypes
         self.classes_ = classes
@@ -439,7 +440,7 @@ class LearnedModel(PrototypeModel):
 
 
 def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:
-    """As it stands in ``calibration_``; `best` is what held-out points said of the setting that was chosen."""
+    """The value of ``calibration_``; `best` is the held-out result of the chosen setting."""
     return {
         "method": "none" if best is None else "temperature",
         "temperature": float(temperature),

@@ -34,20 +34,20 @@ from knnpress.execution.stored import check_block, is_dask
 from knnpress.execution.threads import at_most, map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
 from knnpress.geometries.base import FittableGeometry, SearchableGeometry
-from knnpress.geometries.search import LEAST_QUERIES
+from knnpress.geometries.search import MIN_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-_LEAST_SHARE = 1e-300  # whose logarithm is finite
+_MIN_SHARE = 1e-300  # a smaller one may have no finite logarithm
 _TIE_BREAK = 1e-12
 
 
 class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Prediction from prototypes, whichever way they were made; subclasses say how."""
+    """Prediction from prototypes; subclasses say how these are made."""
 
-    _learns = False  # learning needs something to tell apart
+    _learns = False  # whether at least two classes are needed
     _may_choose = False  # whether prototypes may be learned in a similar geometry
 
     # set by the subclasses' __init__
@@ -148,7 +148,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         save(self, path)
 
     def predict(self, X: ArrayLike) -> Labels:
-        """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk."""
+        """Labels of the points X, (n,); for a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
             return self._by_chunk("predict", X)
         winner = self._winners(X)
@@ -157,7 +157,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, (n, n_classes); its largest entry is the prediction.
 
-        Without a gamma, and with several neighbours: the share of the neighbours' votes. Of a dask array a lazy one,
+        Without a gamma, and with several neighbours: the share of the neighbours' votes. For a dask array a lazy one,
         chunk by chunk.
         """
         if is_dask(X) or is_large(X):
@@ -166,15 +166,15 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return share
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log-probability of each class, (n, n_classes); of two classes the log-odds of the second, (n,).
+        """Log-probability of each class, (n, n_classes); with two classes the log-odds of the second, (n,).
 
         Its largest entry (with two classes its sign) is the prediction, ties settled. Without a gamma these are
-        logarithms of shares of votes, as in `predict_proba`. Of a dask array a lazy one, chunk by chunk.
+        logarithms of shares of votes, as in `predict_proba`. For a dask array a lazy one, chunk by chunk.
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("decision_function", X)
         winner, share = self._decide(X)
-        scores = np.log(np.maximum(share, _LEAST_SHARE))
+        scores = np.log(np.maximum(share, _MIN_SHARE))
         rows = np.arange(len(scores))
         scores[rows, winner] = np.maximum(scores[rows, winner], scores.max(axis=1)) + _TIE_BREAK
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
@@ -195,7 +195,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return (distance, index) if return_distance else index
 
     def transform(self, X: ArrayLike) -> Array:
-        """Distances of the points to every prototype, (n, m); of a dask array a lazy one, chunk by chunk."""
+        """Distances of the points to every prototype, (n, m); for a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
             return self._by_chunk("_distances", X)
         return self._distances(X)
@@ -213,7 +213,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _by_chunk(self, method: str, X: Any) -> Any:
-        """What a method gives for points that are not in memory: for dask arrays lazily, else block by block."""
+        """The result of a method for points that are not in memory: lazily for dask arrays, else block by block."""
         check_is_fitted(self)
         if is_dask(X):
             alone = getattr(copy(self).set_params(n_jobs=1), method)  # chunks are worked on side by side
@@ -236,7 +236,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return len(self.prototypes_)
 
     def _winners(self, X: ArrayLike) -> Indices:
-        """Class index of each point: that of `_decide`, in less time where there is a way."""
+        """Class index of each point, as `_decide` finds it, in less time where there is a way."""
         return self._decide(X)[0]
 
     def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
@@ -251,7 +251,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         points, ready = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
         geometry, distances = self._fitted_geometry(), ready.distances
-        if len(points) >= LEAST_QUERIES and isinstance(geometry, SearchableGeometry):
+        if len(points) >= MIN_QUERIES and isinstance(geometry, SearchableGeometry):
             distances = geometry.nearest_to(self.prototypes_, k)
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
 

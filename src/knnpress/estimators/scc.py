@@ -133,9 +133,9 @@ class SCC(LearnedModel):
     def explain(self, x: ArrayLike) -> Explanation:
         """Which channels speak for the class of one matrix x, (d, d), against the runner-up.
 
-        The margin is how much farther x is from the nearest prototype of the second class than from that of the first,
-        by JBLD. (Squared distances in the tangent space are eight times that, to second order.) A channel's share is
-        what the margin loses when the channel is left out of all three matrices.
+        The margin is how much farther x is, by JBLD, from the nearest prototype of the second class than from the
+        nearest of the first. (Squared distances in the tangent space are eight times that, to second order.) A
+        channel's share is what the margin loses when the channel is left out of all three matrices.
         """
         matrix = np.asarray(x)
         if matrix.ndim != 2:

@@ -101,8 +101,8 @@ class SHC(LearnedModel):
     def paper(cls, ground_cost: ArrayLike | None = None, **settings: Any) -> SHC:
         """SHC with the paper's settings: a start from random mutation, logarithms of bins learned on the transport
         value along its approximate gradient by adaptive descent, the iterate of least training error kept, gamma and
-        the step found by Bayesian optimisation of the training error. Other settings as given, those of the compressor
-        included.
+        the step found by Bayesian optimisation of the training error. Other settings, including the compressor's, as
+        given.
         """
         settings = {"metric": "sinkhorn", "value": "transport", "gamma": "tune", **settings}
         return cls(ground_cost, **paper_settings(settings, init=RandomMutation(), optimizer="descent", max_iter=100))

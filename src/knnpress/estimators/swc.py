@@ -23,7 +23,7 @@ Model = TypeVar("Model", bound="SWC")
 
 _MANY = 2000  # clouds from which they are taken batch by batch
 _BATCH = 256
-_MOST_SEARCHED = 3e8  # multiplications for all costs, up to which settings are searched: a minute or so
+_MAX_SEARCHED = 3e8  # multiplications for all costs, up to which settings are searched: a minute or so
 _USUAL_SHARE = 0.02  # of the clouds, as prototypes
 
 
@@ -146,7 +146,7 @@ class SWC(LearnedModel):
         many = len(points) > _MANY and compressor.optimizer == "auto" and compressor.batch_size is None
         if many:
             compressor = clone(compressor).set_params(batch_size=_BATCH)
-        if many or self._work(n_prototypes, points, labels) > _MOST_SEARCHED:
+        if many or self._work(n_prototypes, points, labels) > _MAX_SEARCHED:
             usual = {"gamma": "scale", "prior": DEFAULT.prior, "smoothing": DEFAULT.smoothing, "vote": "nearest"}
             params = compressor.get_params(deep=False)
             left_open = {name: value for name, value in usual.items() if params[name] == "auto"}

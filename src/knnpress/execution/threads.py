@@ -35,10 +35,10 @@ BLOCK_BYTES = 16 * 2**20
 MEMORY_BYTES = 256 * 2**20
 
 _TARGET_BLOCKS = 32  # enough to keep many threads evenly busy
-_LEAST_ROWS, _LEAST_BYTES = 64, 32768  # below this the call itself costs as much as the work
+_MIN_ROWS, _MIN_BYTES = 64, 32768  # below this the call itself costs as much as the work
 
-_GRACE_SECONDS = 0.0005  # that helpers wait before they help
-_MOST_IDLE = 64  # helpers that stay, waiting for the next call
+_GRACE_SECONDS = 0.0005  # how long helpers wait before they help
+_MAX_IDLE = 64  # helpers kept waiting for the next call
 
 _this_thread = threading.local()
 
@@ -70,7 +70,7 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
     return max(1, n_jobs if n_jobs > 0 else _cores() + 1 + n_jobs)
 
 
-class at_most:  # named as it reads; made by a generator it would cost a single query more
+class at_most:  # lower case as it reads like a function; made from a generator it would slow a single query
     """While active, ``n_jobs=None`` resolves to this many threads: for calls that a model's `n_jobs` is not passed to.
 
     Parameters
@@ -117,7 +117,7 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
         In order, covering every row; they depend on the two arguments alone.
     """
     most = max(1, BLOCK_BYTES // max(1, bytes_per_row))
-    least = max(_LEAST_ROWS, _LEAST_BYTES // max(1, bytes_per_row))
+    least = max(_MIN_ROWS, _MIN_BYTES // max(1, bytes_per_row))
     size = min(most, max(least, -(-n_rows // _TARGET_BLOCKS)))
     size = size // 16 * 16 or size  # whole vectors
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
@@ -135,7 +135,7 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
         if workers <= 1:
             with at_most(n_jobs):
                 return [function(block) for block in blocks]
-        return _share_out(function, blocks, workers)
+        return _SharedWork(function, blocks).run(workers)
 
 
 def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int = 1) -> Iterator[Result]:
@@ -156,11 +156,6 @@ def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs:
         yield from joblib.Parallel(n_jobs=n_jobs)(call(item) for item in some)
 
 
-def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:
-    """Let this thread and `workers - 1` helpers take blocks in turn."""
-    return _SharedWork(function, blocks).run(workers)
-
-
 class _SharedWork(Generic[Result]):
     """Blocks that the caller's thread and helpers take in turn.
 
@@ -178,7 +173,7 @@ class _SharedWork(Generic[Result]):
         self.task = _core.Task()  # through it, a failure in one thread ends the kernels that others are in
 
     def run(self, workers: int) -> list[Result]:
-        """The results of all blocks, in order; raises the first failure."""
+        """The results of all blocks, in order, by this thread and `workers - 1` helpers; raises the first failure."""
         try:
             for _ in range(workers - 1):
                 _helpers.ask(self._help)
@@ -230,7 +225,7 @@ class _SharedWork(Generic[Result]):
                     self.caller_is_done = True
                     self.changed.notify_all()
                     self.changed.wait_for(lambda: self.n_helping == 0)
-                _leave_task()  # once more, lest Ctrl-C came in the middle of it
+                _leave_task()  # once more, in case Ctrl-C came in the middle of it
                 return
             except BaseException as failure:  # Ctrl-C
                 self._fail(failure)
@@ -273,7 +268,7 @@ class _Helpers:
             task()
             del task  # else it would hold the caller's arrays while it waits
             with self.lock:
-                if self.n_idle >= _MOST_IDLE:
+                if self.n_idle >= _MAX_IDLE:
                     return
                 self.n_idle += 1
 

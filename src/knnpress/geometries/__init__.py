@@ -61,7 +61,7 @@ _BY_NAME: dict[str, type[Geometry]] = {
 
 
 def geometry_name(geometry: Geometry) -> str:
-    """The name of a geometry, such as "jbld"; of one that is not of knnpress, that of its class."""
+    """The name of a geometry, such as "jbld"; for one from elsewhere, the name of its class."""
     return next((name for name, cls in _BY_NAME.items() if type(geometry) is cls), type(geometry).__name__)
 
 

@@ -49,12 +49,12 @@ class Geometry(Protocol):
         ...
 
 
-# What a geometry may offer in addition, each with what is done where it does not.
+# What a geometry may offer in addition, each with what is done without it.
 
 
 @runtime_checkable
 class SearchableGeometry(Protocol):
-    """It finds nearest neighbours without all distances; for others all are computed."""
+    """Finds nearest neighbours without all distances; under other geometries all are computed."""
 
     def nearest_to(self, Z: Array, k: int) -> Callable[[Array], Array]:
         """Like `Geometry.distances_to`, but all except the k least values of a row may be infinity."""
@@ -63,7 +63,7 @@ class SearchableGeometry(Protocol):
 
 @runtime_checkable
 class FittableGeometry(Protocol):
-    """It has parameters that the data choose; others are used as they are."""
+    """Has parameters that are chosen from the data; other geometries are used as they are."""
 
     def fitted_to(self, X: Array, weights: ArrayLike | None = None) -> Geometry:
         """The geometry to use for checked points like X."""
@@ -72,7 +72,7 @@ class FittableGeometry(Protocol):
 
 @runtime_checkable
 class CloudGeometry(Protocol):
-    """Its points are clouds of points; others are arrays, with their dimension in their shape."""
+    """Has clouds of points for points; elsewhere these are arrays, with their dimension in their shape."""
 
     def n_dims_of(self, X: Any) -> int:
         """Dimension of the points of checked clouds."""
@@ -88,13 +88,13 @@ class SmoothCloudGeometry(CloudGeometry, Protocol):
         ...
 
     def spread(self, X: Any, weight: Array | None, start: Array, own: Indices) -> float:
-        """The unit of parameters: how far points are from their own start, since the chart has no place for them."""
+        """The unit of parameters: how far points are from their own start, which a chart cannot measure for clouds."""
         ...
 
 
 @runtime_checkable
 class TimedGeometry(Protocol):
-    """It says how long a pair takes; for others, d, the number of features, is assumed."""
+    """Says how long a pair takes; for other geometries, d, the number of features, is assumed."""
 
     def pair_work(self, d: int) -> float:
         """How long a pair of points of size d takes in a descent, in units of JBLD's at d = 1.
@@ -106,7 +106,7 @@ class TimedGeometry(Protocol):
 
 @runtime_checkable
 class CheapGeometry(Protocol):
-    """Its pairs cost so little that small blocks of rows are joined; for others, blocks stay as they are.
+    """Has pairs that cost so little that small blocks of rows are joined; elsewhere blocks stay as they are.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ def aligned(X: Array) -> Array:
     return np.require(X, requirements="A")
 
 
-def least_weight(W: Array) -> float:
+def weight_threshold(W: Array) -> float:
     """The size above which weights, (n, m), count in a pullback."""
     return _NEGLIGIBLE_WEIGHT * max(float(W.max(initial=0.0)), -float(W.min(initial=0.0)))
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from knnpress.geometries.base import Focus, Linearization
-from knnpress.geometries.checks import least_weight
+from knnpress.geometries.checks import weight_threshold
 from knnpress.geometries.cloud_costs import Cost
 from knnpress.geometries.cloud_points import as_clouds
 from knnpress.geometries.cloud_solver import Side, Solver, Table, Target, each_part, sub_blocks
@@ -125,7 +125,7 @@ class _Pairs:
     def gradient(self, shape: tuple[int, ...], W: Array) -> Array:
         """Gradients of the dual values under weights W, (n, m), in positions and weights of Z, (m, k, d + 1)."""
         m, k, width = shape
-        least = least_weight(W)
+        least = weight_threshold(W)
 
         def pull(number: int) -> Array:
             part = self.parts[number]

@@ -1,4 +1,4 @@
-r"""The nearest of many clouds, exactly: what cheap bounds prove too far is never solved.
+r"""The nearest of many clouds, exactly: pairs that cheap bounds prove too far apart are never solved.
 
 Let x and z be clouds with weights a and b, C their costs, and OT the entropic transport at reg. Then
 
@@ -9,7 +9,7 @@ its two marginals, :math:`R = -\mathrm{reg} \sum_l a_l \log \sum_k b_k e^{-C_{lk
 side of z. R is the dual value of a potential that is zero, and not below the relaxed transport of the word mover's
 distance, :math:`\sum_l a_l \min_k C_{lk}`, since the soft minimum is not below the hard one.
 
-Of the divergence :math:`S = OT(x, z) - \frac12 OT(x, x) - \frac12 OT(z, z)` both hold with the self terms taken off.
+For the divergence :math:`S = OT(x, z) - \frac12 OT(x, x) - \frac12 OT(z, z)` both hold less the self terms.
 The first even holds as it is: squared costs part into those of the means and of the centred clouds, whose divergence is
 not negative. For plain distances the first reads :math:`\|m_x - m_z\| \le W`, and of S it holds only with the self
 terms taken off; for cosines it is that of half the squared distances between directions. S may be below W: a bound by W
@@ -26,11 +26,11 @@ from knnpress.clouds import Clouds
 from knnpress.geometries.cloud_costs import Cost, costs, directions
 from knnpress.geometries.cloud_points import as_clouds, cut_by_distinct
 from knnpress.geometries.cloud_solver import Side, Solver, sub_blocks
-from knnpress.geometries.search import least_k
+from knnpress.geometries.search import k_smallest
 from knnpress.typing import Array
 
 _WIDEST = 16384  # distinct points of Z whose costs are held at a time
-_MOST_COST = 690.0  # over reg, whose exponential is not zero; a smaller cost makes a bound lower, never wrong
+_MAX_COST = 690.0  # over reg, whose exponential is not zero; a smaller cost makes a bound lower, never wrong
 
 
 class CloudSearch:
@@ -91,7 +91,7 @@ class CloudSearch:
                     D[:, columns] = self.solver.solve_some(costs_to(z), x, z, limit[:, columns])
             return D - bias
 
-        return least_k(lower, np.full(len(clouds), np.inf), self.k, solve)
+        return k_smallest(lower, np.full(len(clouds), np.inf), self.k, solve)
 
 
 def relaxed_transport(C: Array, A: Any, B: Any) -> Array:
@@ -104,7 +104,7 @@ def relaxed_transport(C: Array, A: Any, B: Any) -> Array:
     A, B : sparse arrays of shape (n, p) and (m, q)
         Weights of the clouds.
     """
-    kernel = np.exp(-np.minimum(C, _MOST_COST))
+    kernel = np.exp(-np.minimum(C, _MAX_COST))
     from_x = A @ np.log(B @ kernel.T).T
     from_z = (B @ np.log(A @ kernel).T).T
     return -np.minimum(from_x, from_z)

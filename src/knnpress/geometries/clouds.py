@@ -24,9 +24,9 @@ from knnpress.geometries.cloud_solver import Side, Solver, Table, in_blocks, sub
 from knnpress.typing import Array, ArrayLike, Indices
 
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
-_MOST_POINTS = 1000  # that the median is taken of
-_MOST_OF_CENTROID = 100_000  # points; more would be no summary, and take all memory
-_LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
+_MAX_POINTS = 1000  # that the median is taken of
+_MAX_CENTROID_POINTS = 100_000  # points; more would be no summary, and take all memory
+_MIN_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
 
 
@@ -212,7 +212,7 @@ class CloudSinkhorn(BaseEstimator):
         the others are given up once their dual value, which never falls, does.
         """
         clouds = as_clouds(Z)
-        if len(clouds) < _LEAST_CLOUDS:
+        if len(clouds) < _MIN_CLOUDS:
             return self.distances_to(Z)
         return CloudSearch(clouds, k, self.cost, self._solver(Z), self._debiased)
 
@@ -257,8 +257,9 @@ class CloudSinkhorn(BaseEstimator):
     def linearize(self, X: Any, Z: Array, memory: Any = None) -> Linearization:
         r"""Values and their derivative in the positions and weights of Z, (m, k, d + 1).
 
-        By the envelope theorem that of a position is the plan's, :math:`\sum_l T_{lk} \nabla_z c(x_l, z_k)`, and that
-        of a weight its potential, which is free by a constant: it is returned with mean zero.
+        By the envelope theorem the derivative in a position is the plan's,
+        :math:`\sum_l T_{lk} \nabla_z c(x_l, z_k)`, and in a weight its potential, which is free by a constant: it is
+        returned with mean zero.
         """
         return self.linearize_at(Z)(X, memory)
 
@@ -278,7 +279,7 @@ class CloudSinkhorn(BaseEstimator):
         if self.reg != "auto":
             return float(self.reg)
         clouds = as_clouds(X)
-        some = np.linspace(0, len(clouds.index) - 1, min(len(clouds.index), _MOST_POINTS)).astype(np.intp)
+        some = np.linspace(0, len(clouds.index) - 1, min(len(clouds.index), _MAX_POINTS)).astype(np.intp)
         points = clouds.table[clouds.index[some]]
         C = costs(self.cost, points, points)
         positive = C[1e-12 * max(C.max(), 1e-300) < C]
@@ -296,9 +297,9 @@ class CloudSinkhorn(BaseEstimator):
             )
         check_stopping(self.tol, self.max_iter)
         whole = isinstance(self.n_points, (int, np.integer)) and not isinstance(self.n_points, bool)
-        if not whole or not 1 <= self.n_points <= _MOST_OF_CENTROID:
+        if not whole or not 1 <= self.n_points <= _MAX_CENTROID_POINTS:
             raise ValueError(
-                f"n_points is {self.n_points!r}; give how many points a centroid has, from 1 to {_MOST_OF_CENTROID}"
+                f"n_points is {self.n_points!r}; give how many points a centroid has, from 1 to {_MAX_CENTROID_POINTS}"
             )
 
     def _refuse_zeros(self, X: Clouds, name: str) -> None:

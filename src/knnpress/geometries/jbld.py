@@ -14,9 +14,9 @@ from knnpress import _core
 from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.base import EmbeddedGeometry, Focus, Geometry, Linearization, Linearize, pairwise
 from knnpress.geometries.charts import CholeskyChart, ExponentialChart
-from knnpress.geometries.checks import aligned, check_weights, least_weight
+from knnpress.geometries.checks import aligned, check_weights, weight_threshold
 from knnpress.geometries.matrices import check_spd, iterate_centroid, symmetric
-from knnpress.geometries.search import LEAST_POINTS, N_PIVOTS, boxes, least_k, outside, pivots, tree_order
+from knnpress.geometries.search import MIN_POINTS, N_PIVOTS, boxes, k_smallest, outside, pivots, tree_order
 from knnpress.typing import Array, ArrayLike, Indices
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -97,7 +97,7 @@ class JBLD(BaseEstimator):
         The root of the divergence is a metric: no X is nearer to Z than their distances to any third point differ.
         That holds for exact ones; those computed are known up to the rounding of the pair, see `_rounding`.
         """
-        if len(Z) < LEAST_POINTS:
+        if len(Z) < MIN_POINTS:
             return self.distances_to(Z)
         Z = aligned(Z)
         rows, divergences = pivots(Z, self.distances_to, N_PIVOTS)
@@ -123,7 +123,7 @@ class JBLD(BaseEstimator):
             least, most = _root_range(to_x.T, x_error[:, None] + error[rows])
             apart = outside(box, root) - np.maximum(most - root, root - least).max(axis=1)[:, None]
             lower = np.maximum(apart, 0.0) ** 2 - (x_error[:, None] + group_error)
-            return least_k(lower, top, k, solve)[:, back]
+            return k_smallest(lower, top, k, solve)[:, back]
 
         return distances
 
@@ -198,7 +198,7 @@ class JBLD(BaseEstimator):
 
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W if memory.order is None else W[memory.order], dtype=np.float64)
-                gradient = _core.jbld_pullback(memory.x, z, W, least_weight(W), slack > 1.0)
+                gradient = _core.jbld_pullback(memory.x, z, W, weight_threshold(W), slack > 1.0)
                 gradient -= W.sum(axis=0)[:, None, None] * half_inverse
                 return gradient
 
@@ -209,7 +209,7 @@ class JBLD(BaseEstimator):
 
 
 def _rounding(X: Array) -> Array:
-    r"""How far rounding may take divergences of each matrix, (n,); that of a pair is the sum of both.
+    r"""How far rounding may take divergences of each matrix, (n,); a pair's is the sum of both.
 
     LDL' is exact for a matrix whose entries differ by at most (d + 1) eps :math:`\sqrt{a_{ii} a_{jj}}`, so its log-det
     is off by that times d :math:`h(A) = \sum_i a_{ii} (A^{-1})_{ii}`, to first order. h(X + Z) is at most h(X) + h(Z),

@@ -16,7 +16,7 @@ from knnpress.geometries.matrices import check_spd, symmetric
 from knnpress.geometries.spectral import above_zero, eigh, matrix_exp, matrix_log
 from knnpress.typing import Array, ArrayLike
 
-_LEAST_VALUE = 1e-290  # of an eigenvalue whose inverse is formed: a line search may try what no float can hold
+_MIN_VALUE = 1e-290  # of an eigenvalue whose inverse is formed: a line search may try what no float can hold
 _FAR_APART = 1e10  # ratio of eigenvalues
 
 
@@ -87,7 +87,7 @@ class LogEuclidean(BaseEstimator):
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X; a closed form needs no slack, and leaves nothing out."""
         values, vectors = eigh(Z)
-        kernel = _divided_log(np.maximum(above_zero(values), _LEAST_VALUE))
+        kernel = _divided_log(np.maximum(above_zero(values), _MIN_VALUE))
         flat_z = _flat_log(Z)
         distances = SquaredEuclidean().distances_to(flat_z)
 

@@ -16,15 +16,15 @@ from knnpress.execution.threads import map_blocks, row_blocks
 from knnpress.geometries.barycenter import barycenter
 from knnpress.geometries.base import EmbeddedGeometry, Focus, Geometry, Linearization, Linearize, pairwise
 from knnpress.geometries.charts import RootChart, SoftmaxChart
-from knnpress.geometries.checks import aligned, check_stopping, check_weights, least_weight
+from knnpress.geometries.checks import aligned, check_stopping, check_weights, weight_threshold
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
 from knnpress.geometries.histogram_checks import check_ground_cost, check_histograms, resolve_reg
-from knnpress.geometries.search import least_k, pivots
+from knnpress.geometries.search import k_smallest, pivots
 from knnpress.typing import Array, ArrayLike
 
 _ASYMMETRY = 1e-5  # of the largest cost: below it is rounding, as of costs computed in single precision
-_LEAST_POINTS = 64  # below which a plain search is as quick
+_MIN_POINTS = 64  # below which a plain search is as quick
 _LOOSEST = (0.05, 1e3)  # what is good enough for a pair of no weight: an L1 error of marginals, and times the tolerance
 _SINGLE = 1e-4  # L1 error of marginals that floats reach with ease
 _CENTERS = 8  # by which the others are searched
@@ -169,7 +169,7 @@ class Sinkhorn(BaseEstimator):
         solved one. Those of a few centres of Z show most pairs to be too far.
         """
         Z, solver = aligned(Z), self._solver()
-        if len(Z) < _LEAST_POINTS or solver.transport or solver.cost.stabilised:
+        if len(Z) < _MIN_POINTS or solver.transport or solver.cost.stabilised:
             return self.distances_to(Z)
         M = self._check_settings()
         reg = resolve_reg(self.reg, M)
@@ -192,7 +192,7 @@ class Sinkhorn(BaseEstimator):
             def solve(wanted: Array, top: Array) -> Array:
                 return solver.solve(X, Z, None, np.where(wanted, top[:, None] + bias + slack, -np.inf)) - bias
 
-            return least_k(duals - bias - slack, np.full(len(X), np.inf), k, solve)
+            return k_smallest(duals - bias - slack, np.full(len(X), np.inf), k, solve)
 
         return distances
 
@@ -265,7 +265,7 @@ class Sinkhorn(BaseEstimator):
             def pullback(W: Array) -> Array:
                 W = np.ascontiguousarray(W, dtype=np.float64)
                 memory.looseness = _looseness(W) if self.exact_gradient else None
-                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, least_weight(W), solver.single)
+                gradient = _core.sinkhorn_pullback(solver.cost, X, potential, W, weight_threshold(W), solver.single)
                 gradient -= W.sum(axis=0)[:, None] * self_potential
                 gradient -= gradient.mean(axis=1, keepdims=True)
                 return gradient

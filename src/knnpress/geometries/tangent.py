@@ -147,7 +147,7 @@ class Tangent(BaseEstimator):
 
 @lru_cache(maxsize=16)
 def _whitener(reference: bytes, d: int) -> Array:
-    """The inverse root of a reference: the same for every query of a model, and dearer than one query."""
+    """The inverse root of a reference: the same for every query of a model, and costlier than one query."""
     found = matrix_inverse_sqrt(check_spd(np.frombuffer(reference).reshape(1, d, d), "reference", 1))[0]
     found.flags.writeable = False
     return found

@@ -48,7 +48,7 @@ class Learned:
     setting : Setting
     vote : {"nearest", "soft"}
     temperature : float
-        Factor of the log-odds that makes probabilities those of held-out points.
+        Factor of the log-odds that makes probabilities right for held-out points.
     loss_curve : list of float
     reason : str
         Why the last descent ended.
@@ -123,9 +123,7 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
     problem, gamma = trainer.problem(setting), trainer.gamma(setting)
 
     def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
-        found = problem.learn(
-            gamma, setting.prior, setting.smoothing, callback=job.progress.of_descent(), state=state, keep=keep
-        )
+        found = trainer.descend(problem, setting, gamma, None, state, keep)
         curve, reason = np.array(found.loss_curve), np.frombuffer(found.reason.encode(), np.uint8)
         return {"u": found.u, "curve": curve, "reason": reason}
 
