@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from inspect import signature
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -437,6 +438,14 @@ class LearnedModel(PrototypeModel):
         # a tiny gamma makes all shares alike, and their sums too, but not all distances: ties go to the nearest
         tied = logits >= logits.max(axis=1, keepdims=True) - _TIE * (vote == "soft")
         return np.where(tied, found[:, 0], -np.inf).argmax(axis=1), share
+
+
+def shared_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Of the arguments of a model's `__init__`, which must name them all for scikit-learn, those of `LearnedModel`."""
+    return {name: value for name, value in arguments.items() if name in _SHARED}
+
+
+_SHARED = frozenset(signature(LearnedModel.__init__).parameters) - {"self"}
 
 
 def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:

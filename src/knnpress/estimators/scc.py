@@ -10,7 +10,7 @@ import numpy as np
 
 from knnpress.compression import StochasticCompression, Subsample
 from knnpress.estimators.documentation import documented
-from knnpress.estimators.learned import LearnedModel, paper_settings
+from knnpress.estimators.learned import LearnedModel, paper_settings, shared_parameters
 from knnpress.estimators.outliers import nearest_of_class
 from knnpress.geometries import JBLD, Geometry, LogEuclidean, Tangent
 from knnpress.geometries.relevance import channel_shares, pair_shares
@@ -93,23 +93,7 @@ class SCC(LearnedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_prototypes,
-            gamma=gamma,
-            prior=prior,
-            smoothing=smoothing,
-            vote=vote,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            compressor=compressor,
-            checkpoint=checkpoint,
-            callback=callback,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**shared_parameters(locals()))
         self.metric = metric
 
     @classmethod

@@ -10,7 +10,7 @@ import numpy as np
 
 from knnpress.compression import RandomMutation, StochasticCompression
 from knnpress.estimators.documentation import documented
-from knnpress.estimators.learned import LearnedModel, paper_settings
+from knnpress.estimators.learned import LearnedModel, paper_settings, shared_parameters
 from knnpress.geometries import Geometry, Hellinger, Sinkhorn
 from knnpress.typing import ArrayLike, Callback
 
@@ -75,23 +75,7 @@ class SHC(LearnedModel):
         verbose: int = 0,
         value: Literal["divergence", "dual", "transport"] = "divergence",
     ) -> None:
-        super().__init__(
-            n_prototypes,
-            gamma=gamma,
-            prior=prior,
-            smoothing=smoothing,
-            vote=vote,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            compressor=compressor,
-            checkpoint=checkpoint,
-            callback=callback,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**shared_parameters(locals()))
         self.ground_cost = ground_cost
         self.reg = reg
         self.metric = metric

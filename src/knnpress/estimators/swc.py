@@ -11,7 +11,7 @@ from sklearn.base import clone
 from knnpress.clouds import Clouds
 from knnpress.compression import CloudCentroids, Compressor, StochasticCompression
 from knnpress.estimators.documentation import documented
-from knnpress.estimators.learned import LearnedModel
+from knnpress.estimators.learned import LearnedModel, shared_parameters
 from knnpress.estimators.prepared import Prepared
 from knnpress.execution.stored import is_dask, is_stored
 from knnpress.geometries import CloudSinkhorn, Geometry
@@ -96,23 +96,7 @@ class SWC(LearnedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_prototypes,
-            gamma=gamma,
-            prior=prior,
-            smoothing=smoothing,
-            vote=vote,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            compressor=compressor,
-            checkpoint=checkpoint,
-            callback=callback,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**shared_parameters(locals()))
         self.n_points = n_points
         self.reg = reg
         self.cost = cost
