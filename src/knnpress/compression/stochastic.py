@@ -212,9 +212,9 @@ class StochasticCompression(BaseEstimator):
 
         Where the one wanted would take too long, and another will do, the quick one takes its place.
         """
-        if isinstance(geometry, EmbeddedGeometry):
+        if not isinstance(geometry, SmoothGeometry):
+            assert isinstance(geometry, EmbeddedGeometry)
             return views.embedded(geometry), None
-        assert isinstance(geometry, SmoothGeometry)
         view, quick_geometry = views.of(geometry), geometry.quick_geometry
         search = constraints.leave_anything_open or may_learn_in_quick
         if quick_geometry is None or not search or self.chart == "paper":
