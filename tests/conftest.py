@@ -18,8 +18,8 @@ def rng():
 @pytest.fixture
 def many_blocks(monkeypatch):
     """Even a few rows are cut into several blocks, which threads then share."""
-    monkeypatch.setattr("knnpress.execution.threads._LEAST_ROWS", 1)
-    monkeypatch.setattr("knnpress.execution.threads._LEAST_BYTES", 1)
+    monkeypatch.setattr("knnpress.execution.threads._MIN_ROWS", 1)
+    monkeypatch.setattr("knnpress.execution.threads._MIN_BYTES", 1)
 
 
 @pytest.fixture(params=_core.targets())

@@ -36,7 +36,7 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = _markdown(obj.docstring.value)
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Fill in what `knnpress.estimators.learned` writes into docstrings when it is imported."""
+        """Fill in what `knnpress.estimators.documentation` writes into docstrings when it is imported."""
         if cls.docstring is None or "<parameters>" not in cls.docstring.value:
             return
         import knnpress

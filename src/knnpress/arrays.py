@@ -1,4 +1,4 @@
-"""What users give for numbers: read as numbers, or refused."""
+"""User input as arrays of floats, or refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from knnpress.typing import Array, ArrayLike, Indices, Labels
 def as_float_array(X: ArrayLike, name: str) -> Array:
     """X as a float64 C-array of any shape; refuses what is sparse, complex, ragged, masked or not numbers."""
     if type(X) is np.ndarray and X.dtype == np.float64 and X.flags.c_contiguous and X.flags.aligned:
-        return X  # as most are, and quickly seen
+        return X  # the usual case, quick to recognise
     if hasattr(X, "toarray"):
         raise TypeError(f"Sparse data was passed as {name}, but dense data is required; use {name}.toarray()")
     _refuse_masked(X, name)
@@ -78,7 +78,7 @@ def _refuse_masked(X: Any, name: str) -> None:
 
 
 def _strange(raw: Array) -> str:
-    """What an array holds that is text or times; nothing where it holds neither."""
+    """The text or times that an array holds, in words; empty where it holds neither."""
     if raw.dtype.kind in "mM":
         return "times"
     for item in raw.flat[:1] if raw.dtype.kind in "US" else raw.flat if raw.dtype.kind == "O" else ():

@@ -69,7 +69,7 @@ def _temporary(folder: Path) -> Path:
 
 
 def file_stem(name: str) -> str:
-    """A name of any kind as that of a file, in which it cannot lead elsewhere; usual names stay as they are.
+    """Any name as a file name that cannot lead elsewhere; usual names stay as they are.
 
     What a path or a system could take for something else is written as ``%`` and its code. Names that differ stay
     different: a long one is cut, and ends in a hash of all of it.
@@ -123,7 +123,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def name_file(error: OSError, path: Path) -> None:
-    """Let an error say which file could not be written: that of a full disk does not."""
+    """Let an error say which file could not be written, which it does not where the disk is full."""
     if error.errno is not None and error.filename is None:
         error.filename = str(path)
 
@@ -159,7 +159,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def most_unpacked(packed: int) -> int:
-    """Bytes that so many compressed ones may grow to."""
+    """How many bytes a compressed file of this size may grow to."""
     return max(_UNPACKED_BYTES, _UNPACKED_TIMES * packed)
 
 

@@ -1,4 +1,4 @@
-"""HTML from templates, in which whatever data say is text and never markup."""
+"""HTML from templates, in which data are always text and never markup."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 _FEATURES = ("color-texture", "color-derivatives", "gradient", "gabor", "color-gabor", "sift", "depth")
 
-#: Of each descriptor the class in `knnpress.descriptors` and its settings
+#: For each descriptor, its class in `knnpress.descriptors` and its settings
 DESCRIPTORS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: ("RegionCovariance", {"features": name}) for name in _FEATURES},
     "bag-of-words": ("BagOfWords", {}),

@@ -19,11 +19,11 @@ def nearest(
     Parameters
     ----------
     distances : callable
-        From a block of X to its distances to all prototypes, as `Geometry.distances_to` gives.
+        From a block of X to its distances to all prototypes, as returned by `Geometry.distances_to`.
     X : ndarray of shape (n, ...)
         Checked points.
     n_prototypes : int
-        m, which sets the size of a block: no more than a block of distances a thread is ever held.
+        m, which sets the block size: each thread holds at most one block of distances at a time.
     k : int
         At most m.
     n_jobs : int or None
@@ -79,7 +79,7 @@ def vote(labels: Indices, n_classes: int) -> tuple[Indices, Array]:
 
 @dataclass(frozen=True)
 class ByClass:
-    """Prototypes in the order of their classes, so that what concerns a class is one stretch of them.
+    """Prototypes sorted by class, so that each class is one contiguous run.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class ByClass:
     labels : ndarray of shape (m,)
         Class indices in that order.
     present, first, counts : ndarray of shape (n_present,)
-        Classes that have prototypes, where those begin in the order, and how many they are.
+        Classes that have prototypes, where each begins in the order, and how many prototypes it has.
     n_classes : int
     """
 
@@ -101,7 +101,7 @@ class ByClass:
 
     @classmethod
     def of(cls, labels: Indices, n_classes: int) -> ByClass:
-        """Those of prototypes with these class indices, (m,)."""
+        """For prototypes with these class indices, (m,)."""
         order = np.argsort(labels, kind="stable")
         in_order = labels[order]
         present, first, counts = np.unique(in_order, return_index=True, return_counts=True)
@@ -109,7 +109,7 @@ class ByClass:
         return cls(None if sorted_already else order, in_order, present, first, counts, n_classes)
 
     def nearest(self, D: Array, gamma: float) -> Indices:
-        """The class of the nearest prototype, (n,); the first of those as near to the last digit."""
+        """The class of the nearest prototype, (n,); the first one where several are equally near."""
         return self.labels[self._logits(D, gamma).argmax(axis=1)]
 
     def scores(self, D: Array, gamma: float) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
-"""What may stand in the parameters of models and of learning: said in one place, before anything is computed.
+"""The kinds of values that the parameters of models and of learning may have, checked before anything is computed.
 
-Whether numbers are in their range, and words among those that are known, is mostly for those to say who use them; here
-is what would end in an error that does not name the parameter, or in none.
+Ranges of numbers, and which words are known, are mostly checked where they are used. The rules here catch what would
+otherwise end in an error that does not name the parameter, or in no error at all.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Rule:
     Attributes
     ----------
     holds : callable
-        Of a value; never raises.
+        Whether a value is allowed; never raises.
     wanted : str
-        What to give.
+        What to give instead, for the error.
     error : type
     """
 
@@ -80,12 +80,12 @@ def brief(value: Any) -> str:
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse the first parameter of a model or compressor whose value nothing can be done with."""
+    """Refuse the first parameter of a model or compressor that breaks its rule."""
     check_values(**model.get_params(deep=False))
 
 
 def check_values(**values: Any) -> None:
-    """Likewise of parameters by name; those that nothing is known of are left alone."""
+    """The same for parameters by name; names without a rule are ignored."""
     for name, value in values.items():
         rule = _RULES.get(name)
         if rule is not None and not rule.holds(value):

@@ -18,9 +18,9 @@ from PIL import Image
 
 import knnpress as kp
 import knnpress.comparison.run
+import knnpress.comparison.search
 from knnpress.cli import main
-from knnpress.cli.pictures import make_descriptor as of_the_command_line
-from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, make_descriptor, sizes_of
+from knnpress.comparison.candidates import COLOUR, KINDS, Candidate, kind_of, sizes_of
 from knnpress.comparison.result import recommend
 from knnpress.comparison.run import _refit
 from knnpress.comparison.trials import FAR_BEHIND, Clock, Points, Trial, Trials, error_of
@@ -109,11 +109,6 @@ def test_sizes_begin_with_one_per_class_and_never_take_more_than_half():
     assert sizes_of(3280, 8) == [8, 66, 262]
     assert sizes_of(60, 3) == [3, 6, 12]
     assert sizes_of(10, 4) == [4]
-
-
-@pytest.mark.parametrize("name", COLOUR)
-def test_descriptors_are_those_of_the_command_line(name):
-    assert repr(make_descriptor(name, 3, 1)) == repr(of_the_command_line(name, 3, 1))
 
 
 def test_all_descriptors_but_depth_and_those_of_clouds_are_tried():
@@ -391,7 +386,7 @@ def test_what_is_dear_even_to_probe_does_not_keep_the_cheap_from_being_tried(qui
             clock.start -= 1000.0  # as if it had taken so long
         return 0.0
 
-    monkeypatch.setattr(knnpress.comparison.run, "_probe", slow_probe)
+    monkeypatch.setattr(knnpress.comparison.search, "_probe", slow_probe)
     monkeypatch.setattr(knnpress.comparison.run, "Clock", lambda seconds: clock)
     images = rng.integers(0, 255, (20, 16, 16), np.uint8)
     names = ["gabor", "bag-of-words", "grid-histogram"]

@@ -181,7 +181,7 @@ def test_one_job_starts_no_thread(name, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a pool of threads was started")
 
-    monkeypatch.setattr("knnpress.execution.threads._share_out", refuse)
+    monkeypatch.setattr("knnpress.execution.threads._SharedWork", refuse)
     X_test = data(name)[2]
     clf = fitted(name, n_jobs=1)
     clf.predict(X_test)

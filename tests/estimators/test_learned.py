@@ -587,7 +587,7 @@ def test_where_the_geometry_wanted_would_take_too_long_only_the_quick_one_is_tri
         return {seen["metric"] for seen in SCC(6, max_iter=3, **params).fit(X, y).selection_}
 
     assert metrics() == {"tangent", "jbld"}
-    monkeypatch.setattr(stochastic, "_MOST_WORK", 60 * 6 * X.shape[1] ** 3 - 1)
+    monkeypatch.setattr(stochastic, "_MAX_WORK", 60 * 6 * X.shape[1] ** 3 - 1)
     assert metrics() == {"tangent"}
     assert SCC(6, max_iter=3, metric="jbld").fit(X, y).metric_ == "jbld"  # who wants it gets it
 

@@ -121,7 +121,7 @@ def test_settings_are_not_searched_where_that_would_take_minutes(monkeypatch):
     X, y = rings(40)
     clf = kp.SWC(2, n_points=3, reg=1.0, max_iter=5)
     assert len(clf.fit(X, y).selection_) > 1
-    monkeypatch.setattr("knnpress.estimators.swc._MOST_SEARCHED", 1e3)
+    monkeypatch.setattr("knnpress.estimators.swc._MAX_SEARCHED", 1e3)
     assert clf._work(2, X, y) == clf._work(0.05, X, y) == 2 * len(X.points) * 3 * 2
     clf.fit(X, y)
     assert (clf.prior_, clf.smoothing_, clf.vote_, clf.selection_) == (1.0, 0.02, "nearest", [])

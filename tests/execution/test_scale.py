@@ -179,7 +179,7 @@ def test_neither_points_nor_distances_of_a_block_exceed_its_bytes():
 
 
 def test_a_sample_speaks_for_what_is_larger(monkeypatch):
-    monkeypatch.setattr("knnpress.compression.stochastic._SAMPLE", 100)
+    monkeypatch.setattr("knnpress.compression.views._SAMPLE", 100)
     X, y = labelled("jbld", 400)
     settings = {"prior": "auto", "max_iter": 10}
     store = Store(X)
@@ -200,7 +200,7 @@ def some_absent(n=200):
 
 @pytest.mark.parametrize("most", [20_000, 60])  # in the sample
 def test_points_of_weight_zero_in_a_store_are_absent(most, monkeypatch):
-    monkeypatch.setattr("knnpress.compression.stochastic._SAMPLE", most)
+    monkeypatch.setattr("knnpress.compression.views._SAMPLE", most)
     X, y, weight, kept = some_absent()
     model = estimator("sqeuclidean", n_prototypes=0.1, gamma="auto", prior="auto")
     with_them = model.fit(Store(X), y, weight)
@@ -228,7 +228,7 @@ def test_a_batch_of_absent_points_teaches_nothing():
 
 
 def test_levels_are_found_by_points_that_are_present(monkeypatch):
-    monkeypatch.setattr("knnpress.estimators.outliers._MOST_ROWS", 20)
+    monkeypatch.setattr("knnpress.estimators.outliers._MAX_ROWS", 20)
     X, y = labelled("sqeuclidean", 80)
     weight = np.arange(80) % 2.0  # every fourth row, the sample otherwise, is absent
     assert np.isfinite(estimator("sqeuclidean").fit(Store(X), y, weight).distance_levels_).all()

@@ -104,7 +104,7 @@ def test_an_exception_in_a_block_is_raised_and_later_blocks_are_not_begun(error,
 
 def test_helpers_stay_for_the_next_call_up_to_a_number(monkeypatch):
     monkeypatch.setattr(threads, "_helpers", threads._Helpers())
-    monkeypatch.setattr(threads, "_MOST_IDLE", 2)
+    monkeypatch.setattr(threads, "_MAX_IDLE", 2)
     before = threading.active_count()
     for _ in range(5):
         meeting = threading.Barrier(6)

@@ -12,8 +12,9 @@ from numpy.testing import assert_array_equal
 from knnpress.datasets import Dataset, ImageDataset, load_digits_covariances
 from knnpress.exceptions import InvalidPointError
 from knnpress.experiments import load_plan
+from knnpress.experiments.splits import divide
 from knnpress.experiments.study import Study
-from knnpress.experiments.tasks import Tasks, divide
+from knnpress.experiments.tasks import Tasks
 from knnpress.geometries import JBLD, Sinkhorn
 
 Y = np.repeat([0, 1, 2], 40)

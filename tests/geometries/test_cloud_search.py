@@ -12,7 +12,9 @@ import knnpress as kp
 from knnpress import _core
 from knnpress.geometries import EMD, CloudEMD, CloudSinkhorn
 from knnpress.geometries.cloud_costs import costs
-from knnpress.geometries.cloud_search import mean_bounds, relaxed_transport, shelves, weights_of
+from knnpress.geometries.cloud_points import cut_by_distinct
+from knnpress.geometries.cloud_search import mean_bounds, means_of, relaxed_transport
+from knnpress.geometries.cloud_solver import Side
 from knnpress.neighbors import nearest
 
 COSTS = ["sqeuclidean", "euclidean", "cosine"]
@@ -54,9 +56,9 @@ def test_the_bounds_hold_in_their_order(rng, cost, reg):
     OT, S = dual.pairwise(X, Z), CloudSinkhorn(reg, cost, tol=1e-8, max_iter=100_000).pairwise(X, Z)
     W = np.array([[transport(cost, x, z) for z in Z] for x in X])
     hard = np.array([[hard_relaxation(cost, x, z) for z in Z] for x in X])
-    C = costs(cost, X.table, Z.table) / reg
-    soft = reg * relaxed_transport(C, weights_of(X.index, X, len(X.table)), weights_of(Z.index, Z, len(Z.table)))
-    means = mean_bounds(dual._means(X), dual._means(Z), 1 if cost == "euclidean" else 2)
+    x, z = Side.of(X), Side.of(Z)
+    soft = reg * relaxed_transport(costs(cost, x.points, z.points) / reg, x.weight_table, z.weight_table)
+    means = mean_bounds(means_of(X, cost), means_of(Z, cost), 1 if cost == "euclidean" else 2)
     means *= 0.5 if cost == "cosine" else 1.0
     self_x, self_z = (np.diag(dual.pairwise(part)) for part in (X, Z))
     bias, tiny = 0.5 * (self_x[:, None] + self_z), 1e-7
@@ -89,7 +91,7 @@ def test_the_nearest_are_those_of_all_distances_and_most_pairs_are_not_solved(rn
     geometry = CloudSinkhorn(1.0, cost, value)
     D = geometry.distances_to(Z)(X)
     for widest in (16384, 40):
-        monkeypatch.setattr("knnpress.geometries.clouds._WIDEST", widest)
+        monkeypatch.setattr("knnpress.geometries.cloud_search._WIDEST", widest)
         for k in (1, 5, 100):
             found = geometry.nearest_to(Z, k)(X)
             order, own = np.sort(D, axis=1)[:, :k], np.sort(found, axis=1)[:, :k]
@@ -114,16 +116,17 @@ def test_the_search_of_a_classifier_is_the_pruned_one(rng, monkeypatch):
     assert asked == [3]
 
 
-def test_shelves_hold_every_cloud_once_and_each_point_once(rng):
+def test_parts_hold_every_cloud_once_and_each_distinct_point_once(rng):
     Z = documents(rng, 50)
-    (whole,) = shelves(Z, 100)
-    assert len(whole.points) == len(np.unique(Z.index))
-    parts = shelves(Z, 30)
+    assert cut_by_distinct(Z, 100) == [slice(0, 50)]
+    assert len(Side.of(Z).points) == len(np.unique(Z.index))
+    parts = cut_by_distinct(Z, 30)
     assert len(parts) > 3
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     for part in parts:
-        assert_array_equal(part.points[part.index], Z[part.start : part.stop].points)
-        assert_allclose(part.B.sum(axis=1), 1.0)
+        side = Side.of(Z[part])
+        assert_array_equal(side.points[side.index], Z[part].points)
+        assert_allclose(side.weight_table.sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize("target", _core.targets())

@@ -127,8 +127,8 @@ def test_many_clouds_of_many_points_are_cut_into_blocks_that_change_nothing(monk
 
     whole = found(1)
     for kept in (2**22, 0):  # costs are kept for the gradient, or computed again
-        monkeypatch.setattr("knnpress.geometries.clouds._KEPT_COSTS", kept)
-        monkeypatch.setattr("knnpress.geometries.clouds._CHUNK", 9)
+        monkeypatch.setattr("knnpress.geometries.cloud_linearization._KEPT_COSTS", kept)
+        monkeypatch.setattr("knnpress.geometries.cloud_linearization._CHUNK", 9)
         monkeypatch.setattr("knnpress.geometries.cloud_solver.BLOCK_BYTES", 3000)
         for one, part in zip(whole, found(1), strict=True):
             np.testing.assert_allclose(part, one, rtol=1e-11, atol=1e-13)

@@ -8,7 +8,7 @@ from reference import grid_cost, random_histograms, random_spd
 from knnpress.execution.rows import LocalRows
 from knnpress.geometries import JBLD, LogEuclidean, Sinkhorn, SquaredEuclidean
 from knnpress.geometries.base import Focus
-from knnpress.geometries.spd import _moved
+from knnpress.geometries.jbld import _moved
 from knnpress.learning import objective
 from knnpress.learning.loss import SoftNeighborLoss
 from knnpress.learning.objective import Objective, Scale

@@ -91,7 +91,7 @@ def test_the_classifier_searches_so(rng, monkeypatch):
     monkeypatch.setattr(JBLD, "nearest_to", lambda own, Z, k: asked.append(k) or search(own, Z, k))
     searched = model.kneighbors(X[700:])
     assert asked == [3]
-    monkeypatch.setattr("knnpress.estimators.model.LEAST_QUERIES", 1000)
+    monkeypatch.setattr("knnpress.estimators.model.MIN_QUERIES", 1000)
     plain = model.kneighbors(X[700:])
     assert asked == [3]
     assert_array_equal(searched[1], plain[1])

@@ -14,7 +14,7 @@ from reference import INPUT_FORMS, random_spd, taylor_slope
 from scipy.linalg import logm
 
 from knnpress.geometries import AIRM, JBLD, LogEuclidean, SmoothGeometry, spectral
-from knnpress.geometries.spd import _divided_log
+from knnpress.geometries.log_euclidean import _divided_log
 
 GEOMETRIES = [JBLD(), AIRM(), LogEuclidean()]
 SMOOTH = [JBLD(), LogEuclidean()]

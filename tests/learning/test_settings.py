@@ -10,8 +10,9 @@ from points import labelled
 from knnpress.compression import StochasticCompression
 from knnpress.execution.rows import LocalRows
 from knnpress.geometries import SquaredEuclidean
-from knnpress.learning import crossvalidation, selection
+from knnpress.learning import crossvalidation
 from knnpress.learning.checkpoint import Checkpoint
+from knnpress.learning.folds import _ENOUGH_HELD_OUT, make_folds
 from knnpress.learning.job import Job, Progress, View
 from knnpress.learning.selection import (
     DEFAULT,
@@ -24,7 +25,6 @@ from knnpress.learning.selection import (
     candidates,
     is_better,
     is_hopeless,
-    make_folds,
     mean_and_standard_error,
     settings_between,
 )
@@ -33,7 +33,7 @@ from knnpress.neighbors import ByClass
 
 pytestmark = pytest.mark.filterwarnings("ignore:the loss was still falling")
 
-ENOUGH = selection._ENOUGH_HELD_OUT
+ENOUGH = _ENOUGH_HELD_OUT
 
 
 def held_out(n, n_classes=2, weight=None, group=None):
@@ -405,7 +405,7 @@ def test_a_unit_of_the_prior_is_the_spread_of_the_classes_whatever_the_number_of
     X, y = labelled("sqeuclidean", 90)
     rows = LocalRows(X, y, None, 1)
     learner = StochasticCompression()
-    make = learner._maker(SquaredEuclidean(), "size", 0, 1)
+    make = learner._start_maker(0, 1, SquaredEuclidean(), "size")
     view = View("sqeuclidean", SquaredEuclidean(), rows, rows, rows.cut(3), make)
     units = []
     for m in (3, 9, 30):

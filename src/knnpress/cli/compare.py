@@ -82,10 +82,11 @@ def _read(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
     """Images or points, the names of their classes, and what else `compare` is to know."""
     import numpy as np
 
-    from knnpress.cli.pictures import describe, make_descriptor
+    from knnpress.cli.pictures import describe
     from knnpress.cli.training import read_groups
     from knnpress.datasets import load_image_folder, load_points
     from knnpress.datasets.stored import is_zarr
+    from knnpress.descriptors.by_name import make_descriptor
 
     if not args.input.exists():
         raise FileNotFoundError(f"{args.input} is not there; give a folder of images, or a file of points")

@@ -125,7 +125,7 @@ def _print_words(steps: list[Any]) -> None:
 
 
 def _print_selection(tried: list[dict[str, Any]]) -> None:
-    """What held-out points said of the settings that were tried; the chosen ones are marked."""
+    """Held-out results of the settings that were tried; the chosen ones are marked."""
     settings = [{name: value for name, value in one.items() if name not in _SAID} for one in tried]
     rows = [
         [

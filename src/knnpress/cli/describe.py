@@ -31,9 +31,10 @@ def run(args: argparse.Namespace) -> None:
     """Describe images; write X, and y and class_names where sub-folders tell the classes, to a .npz file."""
     import numpy as np
 
-    from knnpress.cli.pictures import describe, find_pictures, make_descriptor, usual_descriptor
+    from knnpress.cli.pictures import describe, find_pictures, usual_descriptor
     from knnpress.clouds import Clouds
     from knnpress.descriptors import BagOfWords
+    from knnpress.descriptors.by_name import make_descriptor
     from knnpress.files import check_output, replacing
 
     if args.output.suffix != ".npz":

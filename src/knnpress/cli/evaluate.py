@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _print_confusion(truth: Labels, predicted: Labels, classes: list[str]) -> None:
-    """How often each class was taken for each; of many classes, the most frequent errors."""
+    """How often each class was taken for each; with many classes, the most frequent errors."""
     counts = Counter(zip(truth.tolist(), predicted.tolist(), strict=True))
     if len(classes) <= _WIDEST:
         rows = [[true, *(str(counts[true, guess]) for guess in classes)] for true in classes]

@@ -1,4 +1,4 @@
-"""What held-out points say of a model that was just learned, and of the obvious rivals."""
+"""Held-out errors of a model that was just learned, and of the obvious rivals."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from sklearn.base import clone
 from knnpress.compression import ClassCentroids
 from knnpress.estimators import PrototypeClassifier
 from knnpress.geometries import Geometry
-from knnpress.learning.selection import HeldOut, make_folds, mean_and_standard_error
+from knnpress.learning.folds import make_folds
+from knnpress.learning.selection import HeldOut, mean_and_standard_error
 from knnpress.typing import Array, Labels
 
-_MOST = 4000  # points of which rivals are cross-validated
+_MAX_POINTS = 4000  # points of which rivals are cross-validated
 
 
 def held_out_facts(
@@ -35,8 +36,8 @@ def held_out_facts(
     if not isinstance(X, np.ndarray):  # a store, or a cluster: nothing is read for this
         return facts | _choice(classifier, seen)
     rows = np.arange(len(y))
-    if len(rows) > _MOST:
-        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:_MOST])
+    if len(rows) > _MAX_POINTS:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[:_MAX_POINTS])
     codes = np.unique(y, return_inverse=True)[1]
     group = None if groups is None else np.unique(groups, return_inverse=True)[1][rows]
     with warnings.catch_warnings():

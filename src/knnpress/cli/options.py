@@ -1,4 +1,4 @@
-"""Options that several commands share, and what may stand for a number in them. Light, so that help comes at once."""
+"""Options that several commands share, and how their numbers are read. Quick to import, so that help comes at once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def add_descriptor(parser: argparse.ArgumentParser) -> None:
         "--descriptor",
         type=one_of(DESCRIPTORS),
         metavar="NAME",
-        help=f"{names} (default: color-texture; of gray images, gradient)",
+        help=f"{names} (default: color-texture; for gray images, gradient)",
     )
 
 
@@ -130,7 +130,7 @@ def one_of(table: Mapping[str, Any]) -> Callable[[str], str]:
 
 
 def choice(text: str, known: Iterable[str]) -> str:
-    """What the user may have meant, or all there is."""
+    """What the user may have meant, or all that there is to choose from."""
     known = list(known)
     close = get_close_matches(text.lower(), known, n=1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"

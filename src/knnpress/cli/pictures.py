@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from knnpress import descriptors
 from knnpress.cli.output import notice
 from knnpress.datasets.folder import find_images, match_images
 from knnpress.descriptors import BagOfWords, ImageFile
 from knnpress.descriptors.images import Images, are_gray
 from knnpress.execution.threads import map_blocks
-from knnpress.names import DESCRIPTORS
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, Callback, Indices
 
@@ -35,7 +33,7 @@ class Pictures:
 
 
 def find_pictures(paths: Sequence[Path], masks: Path | None = None, depth: Path | None = None) -> Pictures:
-    """All images of folders and files; those of a single folder are called by their path relative to it."""
+    """All images of folders and files; images of a single folder are named by their path relative to it."""
     found: list[tuple[Path, Path]] = []  # each with its place in the folder given
     for path in paths:
         if path.is_dir():
@@ -50,13 +48,6 @@ def find_pictures(paths: Sequence[Path], masks: Path | None = None, depth: Path 
     alone = len(paths) == 1 and paths[0].is_dir()
     items = [(image.place if alone else image.path).as_posix() for image in images]
     return Pictures([image.file() for image in images], items, [image.folder for image in images])
-
-
-def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
-    """The descriptor that the command line calls so, not fitted."""
-    kind, settings = DESCRIPTORS[name]
-    descriptor = getattr(descriptors, kind)(n_jobs=n_jobs, **settings)
-    return descriptor.set_params(random_state=seed) if "random_state" in descriptor.get_params() else descriptor
 
 
 def usual_descriptor(images: Images) -> str:

@@ -1,4 +1,4 @@
-"""Models, and what they are asked about."""
+"""Models, and the points that they are to classify."""
 
 from __future__ import annotations
 

@@ -14,11 +14,12 @@ import numpy as np
 from knnpress import compression, estimators
 from knnpress.cli.held_out import held_out_facts
 from knnpress.cli.output import print_facts
-from knnpress.cli.pictures import describe, make_descriptor, usual_descriptor
+from knnpress.cli.pictures import describe, usual_descriptor
 from knnpress.clouds import Clouds, StoredClouds
 from knnpress.datasets import ImageDataset, load_groups, load_image_folder, load_points, open_zarr
 from knnpress.datasets.stored import is_zarr
 from knnpress.descriptors import Recenter
+from knnpress.descriptors.by_name import make_descriptor
 from knnpress.estimators import PrototypeClassifier
 from knnpress.estimators.described import joined
 from knnpress.geometries import CloudSinkhorn, Geometry, Sinkhorn, as_geometry, geometry_name
@@ -102,7 +103,7 @@ def _kind_of_points(X: Any) -> str:
 
 
 def read_groups(args: argparse.Namespace, folder: ImageDataset | None = None) -> Labels | None:
-    """What --groups names: an array or a column beside points; of images, the folder that each is in."""
+    """What --groups names: an array or a column beside points; for images, the folder that each is in."""
     column = getattr(args, "groups", None)
     if column is None:
         return None

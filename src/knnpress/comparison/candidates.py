@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone
 
-from knnpress import descriptors
 from knnpress.clouds import Clouds
 from knnpress.compression import ClassCentroids
+from knnpress.descriptors import Recenter
+from knnpress.descriptors.by_name import make_descriptor
 from knnpress.estimators import SCC, SHC, SNC, SWC, PrototypeClassifier
 from knnpress.geometries import JBLD, CloudSinkhorn, Geometry, Hellinger, Sinkhorn, SquaredEuclidean, Tangent
 from knnpress.typing import Array
@@ -35,7 +35,7 @@ class Kind:
     has_means : bool
         Whether a class has a mean.
     max_points : int
-        Of more points, a sample of so many is enough to compare by.
+        Where there are more points, a sample of this size is enough to compare by.
     """
 
     learner: str
@@ -69,19 +69,13 @@ KINDS = {
     ),
 }
 
-#: Descriptors by the names that ``--descriptor`` has for them, about from cheap to dear
+#: Descriptors by the names that ``--descriptor`` has for them, roughly from cheap to costly
 COLOUR = (
     *("color-histogram", "grid-histogram", "shape-context", "gradient", "color-texture", "color-derivatives"),
     *("bag-of-words", "sift", "color-gabor", "gabor"),
 )
 GRAY = tuple(name for name in COLOUR if not name.startswith("color-"))
 
-_MADE = {
-    "bag-of-words": descriptors.BagOfWords,
-    "shape-context": descriptors.ShapeContext,
-    "color-histogram": descriptors.ColorHistogram,
-    "grid-histogram": descriptors.GridHistogram,
-}
 #: Stands where a descriptor's name does: matrices of which each group was re-centred
 RECENTERED = "re-centred"
 _SHARES = (0.02, 0.08)  # of the points, as prototypes, beside one per class
@@ -109,7 +103,7 @@ class Candidate:
     n_prototypes: int
 
     def build(self, ground_cost: Array | None, seed: int, n_jobs: int | None, most: int | None = None) -> Any:
-        """The classifier, not fitted; with at most so many prototypes."""
+        """The classifier, not fitted, with at most `most` prototypes."""
         kind = KINDS[self.kind]
         if self.method == "full":
             return PrototypeClassifier(kind.metrics[self.metric](ground_cost), n_jobs=n_jobs, random_state=seed)
@@ -120,7 +114,7 @@ class Candidate:
         return kind.learn(self.metric, ground_cost, n_prototypes=m, random_state=seed, n_jobs=n_jobs)
 
     def options(self) -> list[str]:
-        """What ``knnpress compress`` is to be told."""
+        """The options that make ``knnpress compress`` learn this model."""
         told = ["--recenter"] if self.descriptor == RECENTERED else []
         told += ["--descriptor", self.descriptor] if self.descriptor not in (None, RECENTERED) else []
         learner = KINDS[self.kind].learner
@@ -140,20 +134,10 @@ class Candidate:
 
     @property
     def words(self) -> str:
-        """As people call it."""
+        """The candidate in a few words, for people."""
         what = {"learned": f"{self.n_prototypes} learned", "full": "full 1-NN", "means": "class means"}[self.method]
         where = "" if self.descriptor is None else f"{self.descriptor}, "
         return f"{where}{self.metric}, {what}"
-
-
-def make_descriptor(name: str, seed: int, n_jobs: int | None) -> Any:
-    """The descriptor that is called so, not fitted."""
-    if name == RECENTERED:
-        return descriptors.Recenter(n_jobs=n_jobs)
-    made = _MADE.get(name)
-    descriptor = descriptors.RegionCovariance(name) if made is None else clone(made())
-    given = {"n_jobs": n_jobs, "random_state": seed}
-    return descriptor.set_params(**{k: v for k, v in given.items() if k in descriptor.get_params()})
 
 
 def kind_of(X: Any, ground_cost: Any) -> str:
@@ -184,3 +168,8 @@ def sizes_of(n: int, n_classes: int) -> list[int]:
     """Numbers of prototypes worth trying: one per class, about 2 % of the points, about 8 %."""
     sizes = {n_classes, *(max(2**k * n_classes, round(share * n)) for k, share in enumerate(_SHARES, 1))}
     return sorted(size for size in sizes if size == n_classes or size <= n // 2)
+
+
+def descriptor_of(name: str, seed: int, n_jobs: int | None) -> Any:
+    """The descriptor of a candidate by its name, not fitted."""
+    return Recenter(n_jobs=n_jobs) if name == RECENTERED else make_descriptor(name, seed, n_jobs)

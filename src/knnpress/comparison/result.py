@@ -24,7 +24,7 @@ class Comparison:
     Attributes
     ----------
     best_ : classifier or None
-        The recommended model, learned from all data; of images and re-centred matrices, a `DescriptorClassifier`.
+        The recommended model, learned from all data; for images and re-centred matrices, a `DescriptorClassifier`.
         None with ``refit=False``.
     recommended_ : dict
         Its row of the table.
@@ -37,7 +37,7 @@ class Comparison:
         What was not tried, and why.
     classes_ : ndarray of shape (n_classes,)
     seconds_ : float
-        That the comparison took.
+        How long the comparison took.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Comparison:
         self._has_descriptors = any(row["descriptor"] is not None for row in table)
 
     def command(self, data: str | os.PathLike[str], output: str = "model.knnp", more: Sequence[str] = ()) -> str:
-        """The command that makes the recommended model of a folder or a file; `more` are further options of it."""
+        """The command that learns the recommended model from a folder or a file, with further options `more`."""
         return shlex.join(["knnpress", "compress", os.fspath(data), "-o", output, *self._options, *more])
 
     def save_page(self, path: str | os.PathLike[str], command: str | None = None) -> None:

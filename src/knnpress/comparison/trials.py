@@ -21,7 +21,7 @@ FAR_BEHIND = "far behind"
 NO_TIME = "no time was left"
 _TOO_SLOW = "too slow for the time given"
 _HOPELESS = 2.0  # standard errors behind the best at which a candidate is tried no further
-_FEW = 8  # queries by which it is guessed how long all would take
+_FEW = 8  # queries that show how long all would take
 _NORMAL = 1.96  # standard errors to either side: 95 %
 
 
@@ -41,7 +41,7 @@ class Clock:
         return time.monotonic() - self.start
 
     def has(self, seconds: float = 0.0, share: float = 1.0) -> bool:
-        """Whether so many seconds are left of that share of the time."""
+        """Whether that share of the time has this many seconds left."""
         return self.used + seconds < share * self.seconds
 
 
@@ -106,7 +106,7 @@ class Trials:
     clock : Clock
     seed, n_jobs : int
     tell : callable
-        Is told what was seen, in a line.
+        Called with a line about each result.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Trials:
             self.tell(f"{trial.candidate.words}: {trial.error:.1%} wrong")
 
     def _kilobytes(self, model: Any, points: Points) -> float:
-        """Of a file with the model; one that keeps all points grows with them."""
+        """Size of a file with the model; a model that keeps all points grows with them."""
         times = self.n_all / len(model.prototypes_) if model.compression_ratio_ == 1.0 else 1.0
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.knnp"

@@ -11,7 +11,8 @@ from knnpress.compression.prototypes import Prototypes
 from knnpress.compression.stochastic import StochasticCompression
 from knnpress.geometries import SquaredEuclidean
 from knnpress.geometries.base import Geometry, distance_matrix
-from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_better, make_folds
+from knnpress.learning.folds import make_folds
+from knnpress.learning.selection import DEFAULT, HeldOut, HeldOutResult, is_better
 from knnpress.neighbors import ByClass
 from knnpress.typing import Array, Callback, Labels
 
@@ -36,7 +37,7 @@ def try_sizes(
     Returns
     -------
     list of dict
-        For each size its "n_prototypes", and what held-out points said of it, as in ``selection_``; one is "chosen".
+        For each size its "n_prototypes" and its held-out result, as in ``selection_``; one is "chosen".
     """
     rng = np.random.default_rng() if random_state is None else random_state
     seed = int(rng.integers(2**31))
@@ -45,13 +46,7 @@ def try_sizes(
     sizes = sorted({max(n_classes, round(ratio * len(X))) for ratio in RATIOS})
     if not folds:  # too few points to judge by
         return [{"n_prototypes": sizes[0], "chosen": True}]
-    constraints, label_noise = compressor.constraints(), compressor.label_noise
-    plain = clone(compressor).set_params(
-        gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
-        prior=constraints.default.prior,
-        smoothing=constraints.default.smoothing,
-        vote="nearest",
-    )
+    plain, label_noise = _with_default_setting(compressor), compressor.label_noise
 
     def held_out(m: int) -> HeldOutResult:
         result = HeldOutResult(DEFAULT)
@@ -82,6 +77,17 @@ def try_sizes(
         {"n_prototypes": m, **result.summary("soft", label_noise), "chosen": k == best}
         for k, (m, result) in enumerate(zip(sizes, tried, strict=False))
     ]
+
+
+def _with_default_setting(compressor: StochasticCompression) -> StochasticCompression:
+    """The same compressor with nothing left to choose."""
+    default = compressor.constraints().default
+    return clone(compressor).set_params(
+        gamma="scale" if compressor.gamma == "auto" else compressor.gamma,
+        prior=default.prior,
+        smoothing=default.smoothing,
+        vote="nearest",
+    )
 
 
 def _distances(found: Prototypes, X: Array, n_jobs: int | None) -> Array:

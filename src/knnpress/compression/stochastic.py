@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, Literal
@@ -16,21 +16,20 @@ from sklearn.exceptions import ConvergenceWarning
 
 from knnpress.compression.prototypes import Compressor, Prototypes
 from knnpress.compression.selection import ClassCentroids
+from knnpress.compression.views import Views, in_reproducible_order, sample_of
 from knnpress.exceptions import warn_user
 from knnpress.execution.rows import LocalRows, Rows, fingerprint, local_rows
-from knnpress.execution.threads import MEMORY_BYTES
-from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
-from knnpress.geometries.base import SmoothCloudGeometry, TimedGeometry
+from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry
+from knnpress.geometries.base import SmoothCloudGeometry
 from knnpress.learning.checkpoint import checkpoint_at
 from knnpress.learning.descent import DescentOptions, LabelledPrototypes, Optimizer
 from knnpress.learning.fingerprint import describe_all
 from knnpress.learning.fit import Learned, learn
-from knnpress.learning.job import Constraints, View
+from knnpress.learning.job import Constraints, MakeStart, View
 from knnpress.parameters import check_parameters
 from knnpress.typing import Array, Callback, Indices, Labels
 
-_SAMPLE = 20_000  # points, at most, that the start and the setting are chosen by
-_MOST_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
+_MAX_WORK = 5e9  # of all pairs, half a minute or so for a fit: above it only the quick geometry is tried
 
 
 class StochasticCompression(BaseEstimator):
@@ -70,8 +69,8 @@ class StochasticCompression(BaseEstimator):
         Share of labels that may be wrong. It bounds the loss of a single point, so that wrong labels and outliers do
         not draw prototypes to them; 0 is the paper's loss.
     checkpoint : str, path or None
-        A file that `compress` keeps its state in, rewritten every few seconds and deleted at the end. The same call
-        goes on from it where an earlier one was interrupted, and ends with the same prototypes to the last bit. A file
+        A file in which `compress` keeps its state, rewritten every few seconds and deleted at the end. The same call
+        resumes from it after an interruption, and ends with the same prototypes to the last bit. A file
         of other data, parameters or version is refused. `random_state` None: as it was drawn then; a Generator must
         be in the same state as it was. `callback` is not called again for iterations that are done. The file may be
         large where distances are solved for (Sinkhorn): it holds the potentials of all pairs.
@@ -134,18 +133,18 @@ class StochasticCompression(BaseEstimator):
         where the given one would take too long. The trace has the "geometry" they were learned under, and their
         "vectors", (m, p), where it embeds points. `callback` is called after each iteration of every descent, the last
         one being that on all points, with the facts "loss" and "error" (of the training set); a true answer ends that
-        descent. Its fact "note" tells what held-out points said of a setting.
+        descent. Its fact "note" gives a setting's held-out error.
         """
         self._check(geometry)
         rng = np.random.default_rng() if random_state is None else random_state
         seed = int(rng.integers(2**31))
         if self.checkpoint is not None and random_state is None:
-            seed = 0  # what resumes must begin as it did
+            seed = 0  # a fit that resumes must begin as it did
         classes, codes = np.unique(y, return_inverse=True)
         n_present = len(y) if sample_weight is None else int(np.count_nonzero(sample_weight))
         m = len(classes) if n_prototypes is None else _at_most(n_prototypes, n_present)
         with closing(local_rows(X, codes, sample_weight, n_jobs)) as rows:
-            rows, groups, names = _in_reproducible_order(rows, groups, geometry, seed, self.init is None)
+            rows, groups, names = in_reproducible_order(rows, groups, geometry, seed, self.init is None)
             constraints = replace(self.constraints(), allow_one_per_class=allow_one_per_class)
             learned, geometry, vectors = self._learn(
                 rows, geometry, may_learn_in_quick, m, constraints, seed, groups, n_jobs, callback
@@ -157,23 +156,13 @@ class StochasticCompression(BaseEstimator):
             )
         labels = names[learned.labels]
         order = np.argsort(labels, kind="stable")
-        trace: dict[str, Any] = {
+        points = learned.points if vectors is None else geometry.unembed(vectors)  # type: ignore[attr-defined]
+        trace = {
             "geometry": geometry,
             "vectors": None if vectors is None else vectors[order],
-            "loss_curve": learned.loss_curve,
-            "n_iter": max(0, len(learned.loss_curve) - 1),
-            "reason": learned.reason,
             "weights": learned.weights[order],
-            "setting": learned.setting,
-            "vote": learned.vote,
-            "temperature": learned.temperature,
-            "selection": learned.selection,
-            "held_out": None,
+            **_trace_of(learned, names),
         }
-        if learned.held_out is not None:  # classes, distances to the nearest prototype of the own one, and weights
-            out = learned.held_out.points()
-            trace["held_out"] = names[out.labels], learned.held_out.own_distances(), out.weight
-        points = learned.points if vectors is None else geometry.unembed(vectors)  # type: ignore[attr-defined]
         return Prototypes(points[order], classes[labels[order]], gamma=learned.gamma, trace=trace)
 
     def _learn(
@@ -190,64 +179,50 @@ class StochasticCompression(BaseEstimator):
     ) -> tuple[Learned, Geometry, Array | None]:
         """What was learned, under which geometry, and its vectors where that embeds points."""
         blocks = rows.cut(m, self.batch_size)
-        sample, groups = _sample(rows, blocks, groups, seed)
-        quick = None
-        embeddings: dict[str, Embedding] = {}
-        opened = ExitStack()  # rows that workers are to forget
-
-        def embedded(geometry: EmbeddedGeometry, sample_only: bool = False) -> View:
-            embedding = Embedding.of(geometry.fitted_to(sample.X, sample.weight), sample, n_jobs)
-            embeddings[geometry_name(geometry)] = embedding
-            inside = sample.transformed(embedding)
-            all_inside: Rows = inside if rows is sample or sample_only else rows.transformed(embedding)
-            opened.callback(all_inside.close)
-            maker = self._maker(SquaredEuclidean(), geometry.start_quotas, seed, n_jobs)
-            cut = all_inside.cut(m, self.batch_size)
-
-            def to_points(inside: Array) -> Array:
-                return embedding.geometry.unembed(embedding.to_vectors(inside))
-
-            return View(geometry_name(geometry), SquaredEuclidean(), inside, all_inside, cut, maker, to_points)
-
-        if isinstance(geometry, SmoothGeometry):
-            maker = self._maker(geometry, geometry.start_quotas, seed, n_jobs)
-            view = View(geometry_name(geometry), geometry, sample, rows, blocks, maker)
-            if (
-                geometry.quick_geometry is not None
-                and (constraints.leave_anything_open or may_learn_in_quick)
-                and self.chart == "normal"
-            ):
-                quick = embedded(geometry.quick_geometry, sample_only=not may_learn_in_quick)
-                d = rows.shape[1]
-                pair_work = geometry.pair_work(d) if isinstance(geometry, TimedGeometry) else float(d)
-                if may_learn_in_quick and len(sample.y) * m * pair_work > _MOST_WORK:
-                    view, quick = quick, None
-        else:
-            assert isinstance(geometry, EmbeddedGeometry)
-            view = embedded(geometry)
-
+        sample, groups = sample_of(rows, blocks, groups, seed)
         asked = {
             "geometry": geometry,
             "may_learn_in_quick": may_learn_in_quick,
             "allow_one_per_class": constraints.allow_one_per_class,
         }
         about = partial(self._about, rows, blocks, groups, m, seed, asked)
-        with opened, checkpoint_at(self.checkpoint, about) as checkpoint:
-            learned = learn(
-                view,
-                quick,
-                may_learn_in_quick,
-                m,
-                self.descent(seed),
-                constraints,
-                groups=groups,
-                checkpoint=checkpoint,
-                callback=callback,
-            )
-        embedding = embeddings.get(learned.view.name)
+        make_start = partial(self._start_maker, seed, n_jobs)
+        with Views(rows, blocks, sample, m, self.batch_size, make_start, n_jobs) as views:
+            view, quick = self._views(views, geometry, constraints, may_learn_in_quick)
+            with checkpoint_at(self.checkpoint, about) as checkpoint:
+                learned = learn(
+                    view,
+                    quick,
+                    may_learn_in_quick,
+                    m,
+                    self.descent(seed),
+                    constraints,
+                    groups=groups,
+                    checkpoint=checkpoint,
+                    callback=callback,
+                )
+        embedding = views.embeddings.get(learned.view.name)
         if embedding is None:
             return learned, geometry, None
         return learned, embedding.geometry, embedding.to_vectors(learned.points)
+
+    def _views(
+        self, views: Views, geometry: Geometry, constraints: Constraints, may_learn_in_quick: bool
+    ) -> tuple[View, View | None]:
+        """The training set under the geometry that is wanted, and under a quick one where settings are searched there.
+
+        Where the one wanted would take too long, and another will do, the quick one takes its place.
+        """
+        if not isinstance(geometry, SmoothGeometry):
+            assert isinstance(geometry, EmbeddedGeometry)
+            return views.embedded(geometry), None
+        view, quick_geometry = views.of(geometry), geometry.quick_geometry
+        search = constraints.leave_anything_open or may_learn_in_quick
+        if quick_geometry is None or not search or self.chart == "paper":
+            return view, None
+        quick = views.embedded(quick_geometry, sample_only=not may_learn_in_quick)
+        too_long = may_learn_in_quick and views.work(geometry) > _MAX_WORK
+        return (quick, None) if too_long else (view, quick)
 
     def _about(
         self, rows: Rows, blocks: Sequence[slice], groups: Array | None, m: int, seed: int, asked: dict[str, Any]
@@ -259,9 +234,9 @@ class StochasticCompression(BaseEstimator):
         drawn = {"random_state": f"one that draws {seed}"}
         return {**drawn, **describe_all({**data, **asked, **params})}
 
-    def _maker(
-        self, geometry: SmoothGeometry, quotas: Literal["size", "need"], seed: int, n_jobs: int | None
-    ) -> Callable[[LocalRows, int], LabelledPrototypes]:
+    def _start_maker(
+        self, seed: int, n_jobs: int | None, geometry: SmoothGeometry, quotas: Literal["size", "need"]
+    ) -> MakeStart:
         def make_start(sample: LocalRows, n_prototypes: int) -> LabelledPrototypes:
             rng = np.random.default_rng(seed)
             found = self.start(sample.X, sample.y, geometry, n_prototypes, rng, n_jobs, sample.weight, quotas)
@@ -355,40 +330,22 @@ class StochasticCompression(BaseEstimator):
             _check_number("gamma", self.gamma, 1e-12, 1e12, "a positive number, 'scale' or 'auto'")
 
 
-@dataclass(frozen=True)
-class Embedding:
-    """Points as vectors, in the span of a sample where that has fewer dimensions: what is learned lies within it.
-
-    Attributes
-    ----------
-    geometry : EmbeddedGeometry
-        Fitted.
-    basis : ndarray of shape (p, r) or None
-        Orthonormal.
-    n_jobs : int or None
-    """
-
-    geometry: EmbeddedGeometry
-    basis: Array | None
-    n_jobs: int | None
-
-    @classmethod
-    def of(cls, geometry: EmbeddedGeometry, sample: LocalRows, n_jobs: int | None) -> Embedding:
-        """That of a fitted geometry; the span is exact where the sample is all there is."""
-        one = geometry.embed(sample.X[:1], 1)
-        basis = None
-        if one.shape[1] > len(sample.y):
-            basis = np.linalg.qr(geometry.embed(sample.X, n_jobs).T)[0]
-        return cls(geometry, basis, n_jobs)
-
-    def __call__(self, X: Array) -> Array:
-        """Vectors of checked points, (n, r)."""
-        V = self.geometry.embed(X, self.n_jobs)
-        return V if self.basis is None else V @ self.basis
-
-    def to_vectors(self, inside: Array) -> Array:
-        """Vectors of the geometry, (m, p), from those in the span."""
-        return inside if self.basis is None else inside @ self.basis.T
+def _trace_of(learned: Learned, names: Indices) -> dict[str, Any]:
+    """What the trace says of a fit, prototypes apart; `names` are the class indices that those of the fit stand for."""
+    held_out = None
+    if learned.held_out is not None:  # classes, distances to the nearest prototype of the own one, and weights
+        out = learned.held_out.points()
+        held_out = names[out.labels], learned.held_out.own_distances(), out.weight
+    return {
+        "loss_curve": learned.loss_curve,
+        "n_iter": max(0, len(learned.loss_curve) - 1),
+        "reason": learned.reason,
+        "setting": learned.setting,
+        "vote": learned.vote,
+        "temperature": learned.temperature,
+        "selection": learned.selection,
+        "held_out": held_out,
+    }
 
 
 def _still_falls(curve: list[float]) -> bool:
@@ -406,53 +363,3 @@ def _at_most(n_prototypes: int, n_points: int) -> int:
     if n_prototypes > n_points:
         warn_user(f"n_prototypes is {n_prototypes}, but there are {n_points} points; learning {n_points}")
     return min(n_prototypes, n_points)
-
-
-def _in_reproducible_order(
-    rows: Rows, groups: Array | None, geometry: Geometry, seed: int, rename: bool
-) -> tuple[Rows, Array | None, Indices]:
-    """Points in memory in an order that does not depend on the one they came in, nor on the names of classes.
-
-    Points are sorted by how far they are from the mean of all, which no congruence of matrices and no permutation of
-    bins changes, and then shuffled. Groups are numbered in the order of their first points, and so are classes, if
-    `rename`; the last result tells which is which.
-    """
-    names = np.arange(int(rows.y.max()) + 1)
-    if not (isinstance(rows, LocalRows) and rows.in_memory):
-        return rows, groups, names
-    metric = geometry.start_geometry if isinstance(geometry, SmoothGeometry) else geometry
-    seen = rows
-    if isinstance(geometry, SmoothCloudGeometry):
-        metric, seen = SquaredEuclidean(), rows.transformed(geometry.summarize)
-    to_mean = metric.distances_to(seen.X.mean(axis=0, keepdims=True))
-    key = np.concatenate(seen.map(lambda: lambda X, *_: (to_mean(X)[:, 0], None), seen.cut(1)))
-    order = np.argsort(key, kind="stable")[np.random.default_rng(seed).permutation(len(key))]
-    if rename:
-        names = np.argsort(np.unique(rows.y[order], return_index=True)[1])
-    sorted_rows = rows.subset(order)
-    sorted_rows = replace(sorted_rows, y=np.argsort(names)[sorted_rows.y])
-    return sorted_rows, None if groups is None else _numbered(groups[order]), names
-
-
-def _numbered(groups: Array) -> Array:
-    """Groups by number, in the order of their first points: folds know nothing of their names."""
-    _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[codes]
-
-
-def _sample(rows: Rows, blocks: Sequence[slice], groups: Array | None, seed: int) -> tuple[LocalRows, Array | None]:
-    """At most 20,000 of the rows (and groups), with a share of each class, in memory; none of weight zero."""
-    present = np.arange(len(rows.y)) if rows.weight is None else np.flatnonzero(rows.weight)
-    n, most = len(present), rows.sample_size(_SAMPLE)
-    if n <= most and isinstance(rows, LocalRows) and rows.in_memory:
-        return rows, groups
-    kept = present
-    if n > most:
-        share, rng = most / n, np.random.default_rng(seed)
-        members = [present[rows.y[present] == c] for c in np.unique(rows.y[present])]
-        drawn = [rng.choice(rows_c, max(1, round(share * len(rows_c))), replace=False) for rows_c in members]
-        kept = np.sort(np.concatenate(drawn))
-    weight = None if rows.weight is None else rows.weight[kept]
-    X = rows.X[kept] if isinstance(rows, LocalRows) and rows.in_memory else rows.take(kept, blocks)
-    n_jobs = getattr(rows, "n_jobs", None)
-    return LocalRows(X, rows.y[kept], weight, n_jobs, MEMORY_BYTES), None if groups is None else groups[kept]

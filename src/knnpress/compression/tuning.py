@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,17 +18,11 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from knnpress.arrays import as_float_array
 from knnpress.clouds import Clouds, StoredClouds
+from knnpress.compression.tuning_space import Space, Suggest, check_space, suggester
 from knnpress.learning.fingerprint import changes, describe
 from knnpress.progress import progress_bar
-from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
+from knnpress.typing import ArrayLike, Callback, Indices, Labels
 
-#: From a trial of Optuna to the parameters that it tries
-Suggest = Callable[[Any], dict[str, Any]]
-Space = Mapping[str, list[Any] | tuple[Any, ...]] | Suggest
-
-_SHARPNESS = (1 / 30, 30.0)  # gamma^2, in units of that of gamma="scale"
-_PRIOR, _SMOOTHING = (0.03, 30.0), (0.0, 0.1)
-_REG = (0.02, 0.3)  # in units of the median positive ground cost
 _STUDY = "knnpress"
 _OF_ONE_RUN = {"n_jobs": None, "verbose": False, "callback": None, "checkpoint": None}  # they change no result
 
@@ -100,7 +93,7 @@ def tune(
     timeout : float or None
         Seconds after which no new trial begins.
     random_state : int, RandomState, Generator or None
-        Draws the parts and the trials, and is that of the estimator where it has none.
+        Draws the parts and the trials; also the estimator's random_state where it has none.
     n_jobs : int or None
         Threads of each trial; trials run one after another.
     verbose : int
@@ -132,7 +125,7 @@ def tune(
     with _quiet(optuna), _open(optuna, storage) as study:
         seed = _agree(study, about, random_state, storage)
         base = _prepared(estimator, seed, n_jobs)
-        suggest = _suggester(space, base, points, labels)
+        suggest = suggester(space, base, points, labels)
         parts = _parts(labels, criterion, validation_fraction, n_splits, seed)
 
         def score(params: dict[str, Any]) -> float:
@@ -162,7 +155,7 @@ def _prepared(estimator: BaseEstimator, seed: int, n_jobs: int | None) -> BaseEs
 
 
 def _with_parameters(estimator: BaseEstimator, values: Mapping[str, Any]) -> BaseEstimator:
-    """A clone in which all parameters of these names have these values, those of a pipeline's steps too."""
+    """A clone in which all parameters of these names have these values, also in the steps of a pipeline."""
     names = [name for name in estimator.get_params() if _own(name) in values]
     return clone(estimator).set_params(**{name: values[_own(name)] for name in names})
 
@@ -181,22 +174,7 @@ def _check_settings(estimator: BaseEstimator, space: Space | None, n_trials: int
     name, params = type(estimator).__name__, estimator.get_params()
     if space is None and not {"gamma", "prior", "smoothing"} <= params.keys():
         raise ValueError(f"{name} is not a learned model, so it has no usual space; give `space`")
-    if not isinstance(space, Mapping):
-        return
-    for parameter, values in space.items():
-        if parameter not in params:
-            raise ValueError(f"space names {parameter!r}, which {name} does not have; it has {', '.join(params)}")
-        if not (isinstance(values, list) and values) and not _is_range(values):
-            raise ValueError(
-                f"space[{parameter!r}] is {values!r}; give a list of choices, (low, high), or (low, high, 'log')"
-            )
-
-
-def _is_range(values: Any) -> bool:
-    if not isinstance(values, tuple) or len(values) < 2 or values[2:] not in ((), ("log",)):
-        return False
-    low, high, *log = values
-    return all(isinstance(end, Real) for end in (low, high)) and low < high and (low > 0 or not log)
+    check_space(space, name, params)
 
 
 @contextmanager
@@ -251,41 +229,6 @@ def _agree(study: Any, about: dict[str, str], random_state: Any, path: Any) -> i
         seed = int(np.random.default_rng(random_state).integers(2**31))
     study.set_user_attr("about", about | {"random_state": str(seed)})
     return seed
-
-
-def _suggester(space: Space | None, estimator: BaseEstimator, X: Array, y: Labels) -> Suggest:
-    """The space as a function from a trial to the parameters that it tries."""
-    if space is None:
-        return _default_space(estimator, X, y)
-    if not isinstance(space, Mapping):
-        return space
-    return lambda trial: {name: _draw(trial, name, values) for name, values in space.items()}
-
-
-def _draw(trial: Any, name: str, values: list[Any] | tuple[Any, ...]) -> Any:
-    if isinstance(values, list):
-        texts = [value if value is None or isinstance(value, (str, Real)) else describe(value) for value in values]
-        return values[texts.index(trial.suggest_categorical(name, texts))]
-    low, high, *log = values
-    if isinstance(low, Integral) and isinstance(high, Integral):
-        return trial.suggest_int(name, int(low), int(high), log=bool(log))
-    return trial.suggest_float(name, float(low), float(high), log=bool(log))
-
-
-def _default_space(estimator: BaseEstimator, X: Array, y: Labels) -> Suggest:
-    """What is worth trying for SCC, SHC and SNC, scaled to the data."""
-    fixed = {"gamma": "scale", "prior": 1.0, "smoothing": 0.0, "vote": "nearest", "max_iter": 1}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they come again with the trials
-        first = clone(estimator).set_params(**fixed).fit(X, y)
-    gamma = first.gamma_ * np.sqrt(_SHARPNESS)
-    space: dict[str, Any] = {"gamma": (*gamma.tolist(), "log"), "prior": (*_PRIOR, "log"), "smoothing": _SMOOTHING}
-    params = estimator.get_params(deep=False)
-    if params.get("ground_cost") is not None and params.get("metric") != "hellinger":
-        cost = np.asarray(params["ground_cost"], dtype=np.float64)
-        reg = np.median(cost[cost > 0]) * np.array(_REG)
-        space["reg"] = (*reg.tolist(), "log")
-    return lambda trial: {name: _draw(trial, name, values) for name, values in space.items()}
 
 
 def _parts(y: Labels, criterion: str, fraction: float, n_splits: int, seed: int) -> list[tuple[Indices, Indices]]:

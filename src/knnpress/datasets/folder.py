@@ -13,7 +13,7 @@ import numpy as np
 from knnpress.datasets.dataset import ImageDataset, encode
 from knnpress.descriptors.images import ImageFile
 
-#: A folder laid out like the images', or a function from an image's path to that of what belongs to it.
+#: A folder laid out like that of the images, or a function from an image's path to the path of its companion.
 Companion: TypeAlias = str | os.PathLike[str] | Callable[[Path], str | os.PathLike[str]]
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm"}
@@ -119,7 +119,7 @@ def match_images(
 
 
 def _beside(found: Sequence[tuple[Path, Path]], companion: Companion | None) -> list[Path | None]:
-    """Of each image, the path of its mask or depth map, whether it exists or not."""
+    """The path of each image's mask or depth map, whether it exists or not."""
     if companion is None:
         return [None] * len(found)
     if callable(companion):

@@ -26,7 +26,7 @@ _VARIABLE = "KNNPRESS_DATA"
 
 @dataclass(frozen=True)
 class _Source:
-    """A set's file, where the original is had, and whom to cite."""
+    """A data set's file, where the original can be had, and whom to cite."""
 
     file: str
     home: str

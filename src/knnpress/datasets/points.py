@@ -31,8 +31,8 @@ def load_points(path: str | os.PathLike[str], labels: str | os.PathLike[str] | N
     Parameters
     ----------
     path : path
-        - ``.npz``: arrays X, (n, d, d) or (n, d), and y, (n,); ground_cost, class_names if there are. Of clouds, what
-          ``clouds.save(path, y=labels)`` writes.
+        - ``.npz``: arrays X, (n, d, d) or (n, d), and y, (n,); and ground_cost and class_names if it has them. For
+          clouds, what ``clouds.save(path, y=labels)`` writes.
         - ``.npy``: X alone; labels in a CSV file.
         - ``.mat`` (MATLAB, up to version 7): the same names; matrices may be stacked along the last axis or be cells.
 
@@ -87,7 +87,7 @@ def load_unlabelled(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path
-        As in `load_points`. Of a MATLAB file without labels, points are taken to be stacked along the last axis where
+        As in `load_points`. In a MATLAB file without labels, points are taken to be stacked along the last axis where
         the first two are equal, or where the ground cost says so.
     """
     path = Path(path)
@@ -146,7 +146,7 @@ def load_groups(path: str | os.PathLike[str], column: str, labels: str | os.Path
 
 @dataclass(frozen=True)
 class RawPoints:
-    """What a file holds, as found: of any type, shape and soundness.
+    """What a file holds, as found, whatever its type and shape, sound or not.
 
     Attributes
     ----------

@@ -144,7 +144,7 @@ class GridHistogram(TransformerMixin, BaseEstimator):
 
 @lru_cache(maxsize=64)
 def _overlaps(n_cells: int, n_pixels: int) -> Array:
-    """What share of each pixel lies in each of the cells that divide the same length, (n_cells, n_pixels)."""
+    """The share of each pixel that lies in each of the cells that divide the same length, (n_cells, n_pixels)."""
     ends = np.arange(n_cells + 1)[:, None] * (n_pixels / n_cells)
     covered = np.clip(ends - np.arange(n_pixels), 0.0, 1.0)  # share of a pixel before each end
     shares = np.diff(covered, axis=0)

@@ -141,7 +141,7 @@ class WordClouds(TransformerMixin, BaseEstimator):
         clouds : Clouds, or array of shape (m, k, d + 1)
             With weights in the last column, as ``SWC.prototypes_`` are.
         n_words : int
-            At most so many for each cloud, the heaviest first.
+            At most this many for each cloud, the heaviest first.
         """
         check_is_fitted(self)
         if self.vocabulary is None:
@@ -234,7 +234,7 @@ def _each(clouds: Any) -> Any:
 
 
 def _heaviest(counts: Any, most: int) -> Any:
-    """The largest entries of each row, at most so many; of equal ones the first."""
+    """The largest entries of each row, at most `most`; the first ones where they are equal."""
     row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
     order = np.lexsort((-counts.data, row))  # rows stay in place
     rank = np.arange(len(order)) - counts.indptr[row]

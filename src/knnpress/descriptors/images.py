@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 _FULL_SCALE = {"b": 1.0, "u1": 255.0, "u2": 65535.0}
 _UNIT_RANGE = -0.5, 1.5  # of floating point: 0 to 1, and what interpolation may overshoot by
 _BLOCK = 4  # images a thread takes at a time
-_MOST_PIXELS = 2**26  # that are decoded at all
+_MAX_PIXELS = 2**26  # that are decoded at all
 _LARGE = 2**24  # pixels from which an image is reduced while it is decoded, where it will be reduced anyway
 _SPARE = 2  # times the side wanted: what is left for the final, exact reduction
 _SOME = 16  # images by which it is told whether all are gray
@@ -100,9 +100,9 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
             side = 0 if max_side is None or not large else _SPARE * max_side
             if side:
                 opened.draft(None, (side, side))  # what the format itself offers: JPEG does
-            if opened.width * opened.height > _MOST_PIXELS:
+            if opened.width * opened.height > _MAX_PIXELS:
                 raise _TooLarge(
-                    f"{name} has {opened.height} x {opened.width} pixels, more than the {_MOST_PIXELS:,} that are "
+                    f"{name} has {opened.height} x {opened.width} pixels, more than the {_MAX_PIXELS:,} that are "
                     "decoded; reduce it, or remove it"
                 )
             image = operations.exif_transpose(opened)
@@ -118,7 +118,7 @@ def decode(file: Any, name: str | None = None, max_side: int | None = None) -> A
         raise
     except library.DecompressionBombError as error:
         raise _TooLarge(
-            f"{name} is too large: it has more than the {_MOST_PIXELS:,} pixels that are decoded; reduce it, or remove "
+            f"{name} is too large: it has more than the {_MAX_PIXELS:,} pixels that are decoded; reduce it, or remove "
             "it"
         ) from error
     except PermissionError as error:  # a ValueError as of other bad images, which can be left out

@@ -1,4 +1,4 @@
-"""Images as clouds: of local features, or of the points of a contour."""
+"""Images as clouds of local features, or of the points of a contour."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class LocalFeatures(TransformerMixin, BaseEstimator):
 
 
 class ContourPoints(TransformerMixin, BaseEstimator):
-    r"""An image as the cloud of points on its edges, or a silhouette as that of its contour: `knnpress.Clouds`.
+    r"""An image as a cloud of points on its edges, or a silhouette as one on its contour: `knnpress.Clouds`.
 
     A pixel is an edge to the extent of its brightness gradient, as in `ShapeContext`. Edges are gathered round
     `n_points` of them by k-means, each as heavy as its share of the edges. The cloud is moved to its centroid and
@@ -169,7 +169,8 @@ class ContourPoints(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         images : sequence of arrays (h, w[, c]), files or paths; or array of shape (n, h, w[, c])
-            Colour counts by its brightness. Of an image with opacity, the opaque part counts, and its outline.
+            Only the brightness of colours counts, and where an image has opacity, its opaque part and the outline
+            of that.
         """
         check_is_fitted(self)
         made = map_images(self._cloud, images, self.n_jobs)

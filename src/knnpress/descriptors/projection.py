@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from knnpress import _core
 from knnpress.descriptors.images import require
 from knnpress.execution.threads import map_blocks, row_blocks
-from knnpress.geometries.spd import LogEuclidean, check_spd
+from knnpress.geometries.log_euclidean import LogEuclidean
+from knnpress.geometries.matrices import check_spd
 from knnpress.typing import Array, ArrayLike, Indices
 
 #: Projected matrices (n, r, r) to a loss and its derivative in each of them.
@@ -91,7 +92,7 @@ class SPDProjection(TransformerMixin, BaseEstimator):
         loss = graph_loss(affinity, _METRICS[self.metric], self.n_jobs)
         start = linear_start(white, affinity, self.n_dims)
         U, self.loss_, self.n_iter_ = _descend(white, loss, start, self.max_iter)
-        # The subspace found in whitened coordinates, in those of X; any basis of it gives the same distances
+        # Back from whitened coordinates to those of X; any basis of the subspace gives the same distances
         self.components_ = np.linalg.qr(whiten @ U)[0]
         self.n_features_in_ = len(whiten)
         return self

@@ -12,8 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from knnpress.arrays import named_groups
 from knnpress.exceptions import how_many, warn_user
 from knnpress.execution.threads import map_blocks
-from knnpress.geometries.base import check_weights
-from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean, check_spd
+from knnpress.geometries.airm import AIRM
+from knnpress.geometries.checks import check_weights
+from knnpress.geometries.jbld import JBLD
+from knnpress.geometries.log_euclidean import LogEuclidean
+from knnpress.geometries.matrices import check_spd
 from knnpress.geometries.spectral import eigh, matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt
 from knnpress.typing import Array, ArrayLike, Indices, Labels
 
@@ -40,17 +43,17 @@ class Recenter(TransformerMixin, BaseEstimator):
     metric : {"airm", "logdet", "logeuclid"}
         Whose mean: affine-invariant, JBLD (log-det) or log-Euclidean.
     target : {"identity", "mean"}
-        T. The grand mean is that of the groups' means, each counting as one.
+        T. The grand mean is the mean of the groups' means, each counting as one.
     shrinkage : float
-        How many matrices the grand mean counts for in the mean of a group: that of n matrices is moved the share
+        How many matrices the grand mean counts for in the mean of a group: the mean of n matrices is moved by the share
         shrinkage / (n + shrinkage) of the way to the grand mean. It steadies groups of a few trials.
     balanced : bool
         Whether all classes count alike in the means that `fit` finds, by the labels it is given. Else a group with more
         trials of one class is moved as if that were how it differs. Groups that `transform` or `partial_fit` meets have
         no labels: each of their matrices counts alike.
     forgetting : float
-        Least share of a new matrix in the running mean of `partial_fit`. 0: all matrices count alike; 0.05: those of
-        more than about 20 trials ago fade, so that the mean follows a drift.
+        Least share of a new matrix in the running mean of `partial_fit`. 0: all matrices count alike; 0.05: trials more
+        than about 20 back fade, so that the mean follows a drift.
     n_jobs : int or None
         Threads; None: all cores this process may use. Results do not depend on it.
 
@@ -63,7 +66,7 @@ class Recenter(TransformerMixin, BaseEstimator):
     counts_ : ndarray of shape (g,)
         Matrices that each was made of.
     mean_ : ndarray of shape (d, d)
-        The grand mean; it stays that of `fit`.
+        The grand mean; `partial_fit` leaves it as `fit` found it.
     n_features_in_ : int
         d.
 
@@ -311,7 +314,7 @@ class Recenter(TransformerMixin, BaseEstimator):
         return np.stack(map_blocks(mean, [slice(k, k + 1) for k in range(n_groups)], self.n_jobs))
 
     def _between(self, A: Array, B: Array, share: Array) -> Array:
-        """Points the given shares of the way from each A, (g, d, d), to B, (d, d): means of both with these weights."""
+        """The points at the given shares of the way from each A, (g, d, d), to B, (d, d): weighted means of both."""
         if self.metric == "logeuclid":
             t = share[:, None, None]
             return matrix_exp((1.0 - t) * matrix_log(A) + t * matrix_log(B[None]))
@@ -325,7 +328,7 @@ class Recenter(TransformerMixin, BaseEstimator):
         return half @ half.transpose(0, 2, 1)
 
     def _moves(self, means: Array, counts: Array) -> Array:
-        """The matrix A of each group, (g, d, d), by its mean and what that is the mean of: X goes to A X A'."""
+        """The matrix A of each group, (g, d, d), which moves X to A X A', from its mean and number of matrices."""
         if self.shrinkage:
             means = self._between(means, self.mean_, self.shrinkage / (counts + self.shrinkage))
         roots = matrix_inverse_sqrt(means, self.n_jobs)

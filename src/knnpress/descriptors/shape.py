@@ -27,7 +27,7 @@ class ShapeContext(TransformerMixin, BaseEstimator):
     spaced in the logarithm of the distance, in units of the edges' mean distance, so the descriptor does not change
     with an image's size; the innermost reaches down to the centre, the outermost out to the border.
 
-    With ``center="pairs"`` the histogram is that of all differences between edge pixels, as in the paper. It is
+    With ``center="pairs"`` it is the histogram of all differences between edge pixels, as in the paper. It is
     symmetric under a half turn and so says less; for this, edges are drawn at random if there are many.
 
     The ground cost is the l1 distance between bins, :math:`|r - r'| + \min(|a - a'|, A - |a - a'|)`: angles wrap.
@@ -99,7 +99,8 @@ class ShapeContext(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         images : sequence of arrays (h, w[, c]), files or paths; or array of shape (n, h, w[, c])
-            Colour counts by its brightness. Of an image with opacity, the opaque part counts, and its outline.
+            Only the brightness of colours counts, and where an image has opacity, its opaque part and the outline
+            of that.
         """
         check_is_fitted(self)
         return np.stack(map_images(self._histogram, images, self.n_jobs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from numbers import Real
 from typing import Any, Literal
@@ -11,18 +11,17 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from knnpress import _core
 from knnpress.arrays import as_float_array
 from knnpress.descriptors.covariance import singular_rows
+from knnpress.descriptors.estimation import ESTIMATORS
 from knnpress.exceptions import InvalidPointError, how_many, warn_user
 from knnpress.execution.dask import lazily
-from knnpress.execution.stored import check_block, is_dask, is_stored
+from knnpress.execution.stored import check_block, is_dask, is_stored, read_block
 from knnpress.execution.threads import map_blocks, row_blocks
-from knnpress.geometries.base import as_real_array
+from knnpress.geometries.checks import as_real_array, check_not_empty
 from knnpress.typing import Array, ArrayLike, Labels
 
 _SHAPE = "(n_signals, channels, times)"
-_FLAT = 1e-12  # standard deviation, as a share of the mean, of a channel that says nothing
 _ORDER = 4  # of the Butterworth filters
 _SPARE = 2  # blocks of half the usual bytes: large enough for what a block costs, small enough for a cache
 _STACKS = ("block", "full", "bank")
@@ -43,8 +42,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
     ----------
     estimator : {"ledoit_wolf", "oas", "empirical"}
     delays : int
-        Copies of each channel, each `lag` samples later than the last, so that the matrix knows of rhythms too, not of
-        amplitudes alone: the augmented covariance, of d = delays * channels. 1: the channels as they are. The times
+        Copies of each channel, each `lag` samples later than the last, so that the matrix captures rhythms, not only
+        amplitudes: the augmented covariance, of d = delays * channels. 1: the channels as they are. The times
         without all copies are left out.
     lag : int
         Samples from one copy to the next.
@@ -78,7 +77,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
     Notes
     -----
     Single precision, memory maps, zarr arrays and HDF5 datasets are read block by block, and computed with in double
-    precision. Of a dask array `transform` gives a lazy one, chunk by chunk.
+    precision. For a dask array `transform` returns a lazy one, chunk by chunk.
 
     References
     ----------
@@ -145,7 +144,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
             raise ValueError(f"evoked has {missing[0]!r}, which is not in y; its classes are {known.tolist()}")
 
         def sums(rows: slice) -> Array:
-            S = self._filtered(check_block(_checked, _read(signals, rows), rows.start))
+            S = self._filtered(check_block(_checked, read_block(signals, rows, "synchronous"), rows.start))
             return np.stack([S[labels[rows] == c].sum(axis=0) for c in classes])
 
         total = sum(map_blocks(sums, self._blocks(signals.shape), self.n_jobs))  # (classes, bands, channels, times)
@@ -180,7 +179,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         def covariances(rows: slice) -> tuple[Array, Array] | InvalidPointError:
             look: Any = partial(check_block, start=rows.start) if len(blocks) > 1 else lambda check, block: check(block)
             try:
-                return look(self._covariances, _read(signals, rows))
+                return look(self._covariances, read_block(signals, rows, "synchronous"))
             except InvalidPointError as error:  # the first of them is raised, whichever thread is first
                 return error
 
@@ -224,7 +223,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         if self.stack == "full":
             S = S.reshape(len(S), 1, -1, S.shape[3])
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-            C, flat = _ESTIMATORS[self.estimator](S)
+            C, flat = ESTIMATORS[self.estimator](S)
         first = np.where(flat.any(axis=(1, 2)), flat.any(axis=1).argmax(axis=1) % n_plain, -1)
         if self.evoked is not None:
             first = np.where(first >= 0, first - self.evoked_.shape[1], -1)  # counted as the user does
@@ -274,7 +273,7 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         return row_blocks(shape[0], 8 * _SPARE * wider * int(np.prod(shape[1:])))
 
     def _shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of what one signal becomes, that of all signals given."""
+        """Shape of what one signal becomes, by the shape of all signals."""
         n_bands = shape[1] if len(shape) == 4 else 1 if self.bands is None else len(self.bands)
         d = self.delays * (shape[-2] + (0 if self.evoked is None else self.evoked_.shape[1]))
         return (n_bands, d, d) if self.stack == "bank" else (n_bands * d, n_bands * d)
@@ -308,8 +307,8 @@ class SignalCovariance(TransformerMixin, BaseEstimator):
         return labels
 
     def _check_settings(self) -> None:
-        if self.estimator not in _ESTIMATORS:
-            raise ValueError(f"estimator is {self.estimator!r}; choose one of {', '.join(map(repr, _ESTIMATORS))}")
+        if self.estimator not in ESTIMATORS:
+            raise ValueError(f"estimator is {self.estimator!r}; choose one of {', '.join(map(repr, ESTIMATORS))}")
         for name in ("delays", "lag", "components"):
             value = getattr(self, name)
             whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
@@ -357,7 +356,7 @@ def _filter(band: Any, rate: Any) -> Array:
 
 
 def _as_signals(X: Any) -> Any:
-    """X with a shape and a type that are those of signals, as it is: nothing is read or copied of an array."""
+    """X itself, once its shape and type fit signals: nothing of an array is read or copied."""
     plain = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
     if not (plain or is_dask(X) or is_stored(X)) or X.dtype.kind not in "fiubc":
         X = as_float_array(X, "X")
@@ -369,73 +368,9 @@ def _as_signals(X: Any) -> Any:
     if X.ndim not in (3, 4):
         hint = "X[None] for a single signal" if X.ndim == 2 else "(n_signals, bands, channels, times) with bands"
         raise ValueError(f"X has shape {X.shape}; expected {_SHAPE}. Reshape your data, e.g. {hint}")
-    for axis, what in enumerate(("sample(s)", "feature(s)")):
-        if X.shape[axis] == 0:
-            raise ValueError(f"X has 0 {what} (shape={X.shape}) while a minimum of 1 is required.")
+    check_not_empty(X, "X")
     return X
-
-
-def _read(signals: Any, rows: slice) -> Array:
-    block = signals[rows]
-    return np.asarray(block.compute(scheduler="synchronous") if is_dask(block) else block)
 
 
 def _checked(X: Array) -> Array:
     return as_real_array(X, X.ndim, "X", _SHAPE)
-
-
-def _moments(S: Array) -> tuple[Array, Array]:
-    """Means of products of every two channels, (..., d, d), symmetric to the last bit, and of channels, (..., d)."""
-    second, mean = _core.moments(np.ascontiguousarray(S).reshape(-1, *S.shape[-2:]))
-    return second.reshape(*S.shape[:-1], S.shape[-2]), mean.reshape(S.shape[:-1])
-
-
-def _estimate(S: Array, shrinkage: Callable[[Array, Array, Array, Array], Array] | None) -> tuple[Array, Array]:
-    """Covariances of signals, (n, bands, d, times), and which channels are flat, (n, bands, d)."""
-    d = S.shape[-2]
-    C, mean = _moments(S)
-    # Filtered signals have almost no mean, and need no second pass to take it off; others would lose digits without
-    far = (2.0 * mean**2 > np.einsum("...kk->...k", C)).any(axis=(1, 2))
-    rest = np.where(far[:, None, None], 0.0, mean)
-    if far.any():
-        S = S.copy()
-        S[far] -= mean[far, ..., None]
-        C[far] = _moments(S[far])[0]
-    C -= rest[..., :, None] * rest[..., None, :]
-    variances = np.einsum("...kk->...k", C)
-    flat = variances <= (_FLAT * mean) ** 2
-    if shrinkage is not None:
-        mu = variances.sum(axis=-1) / d
-        s = shrinkage(S, rest, C, mu)
-        C *= (1.0 - s)[..., None, None]
-        np.einsum("...kk->...k", C)[...] += (s * mu)[..., None]
-    return C, flat
-
-
-def _oas(S: Array, mean: Array, C: Array, mu: Array) -> Array:
-    """The share of the identity by Chen et al., as scikit-learn has it, (n, bands)."""
-    T, d = S.shape[-1], S.shape[-2]
-    alpha = np.einsum("...jk,...jk->...", C, C) / d**2
-    below = (T + 1.0) * (alpha - mu**2 / d)
-    return np.where(below == 0, 1.0, np.minimum((alpha + mu**2) / np.where(below == 0, 1.0, below), 1.0))
-
-
-def _ledoit_wolf(S: Array, mean: Array, C: Array, mu: Array) -> Array:
-    """The share of the identity by Ledoit and Wolf, (n, bands)."""
-    T, d = S.shape[-1], S.shape[-2]
-    if d == 1:
-        return np.zeros(C.shape[:-2])  # as scikit-learn: nothing to shrink
-    power = np.einsum("...jt,...jt->...t", S, S)  # of the channels together, about their means
-    power -= 2.0 * (mean[..., None, :] @ S)[..., 0, :] - np.einsum("...j,...j->...", mean, mean)[..., None]
-    square = np.einsum("...jk,...jk->...", C, C)
-    beta = (np.einsum("...t,...t->...", power, power) / T - square) / (d * T)
-    delta = square / d - mu**2
-    beta = np.minimum(beta, delta)
-    return np.where(beta == 0, 0.0, beta / np.where(beta == 0, 1.0, delta))
-
-
-_ESTIMATORS: dict[str, Callable[[Array], tuple[Array, Array]]] = {
-    "empirical": partial(_estimate, shrinkage=None),
-    "ledoit_wolf": partial(_estimate, shrinkage=_ledoit_wolf),
-    "oas": partial(_estimate, shrinkage=_oas),
-}

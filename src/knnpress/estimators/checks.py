@@ -24,7 +24,7 @@ from knnpress.geometries import Geometry
 from knnpress.parameters import brief
 from knnpress.typing import Array, ArrayLike, Labels
 
-_MOST_PROTOTYPES = 2**31
+_MAX_PROTOTYPES = 2**31
 _warned: set[tuple[float, int]] = set()  # shares and numbers of classes that there was a warning about
 _WEIGHT = 1e-100, 1e100
 _GAMMA = 1e-150, 1e150  # squares of others leave the range of doubles
@@ -68,7 +68,7 @@ def is_large(X: Any) -> bool:
 
 
 def remember_features(estimator: BaseEstimator, X: ArrayLike, points: Array) -> None:
-    """Set ``n_features_in_`` and, where X has names, ``feature_names_in_``: after the work, lest it be interrupted."""
+    """Set ``n_features_in_`` and, where X has names, ``feature_names_in_``: last, in case the work is interrupted."""
     validate_data(estimator, X, skip_check_array=True)
     estimator.n_features_in_ = points.shape[1]
 
@@ -85,7 +85,7 @@ def check_gamma(gamma: float | str | None) -> None:
 
 def _check_count(n_prototypes: Any) -> None:
     """Refuse a whole number that no set of points could have."""
-    if isinstance(n_prototypes, Integral) and abs(int(n_prototypes)) > _MOST_PROTOTYPES:
+    if isinstance(n_prototypes, Integral) and abs(int(n_prototypes)) > _MAX_PROTOTYPES:
         raise ValueError(
             f"n_prototypes is {brief(n_prototypes)}; give at most the number of points, or a share between 0 and 1"
         )
@@ -147,7 +147,7 @@ def _without_mask(y: Any) -> Any:
 
 
 def check_sample_weight(weight: ArrayLike | None, class_weight: Any, y: Labels) -> Array | None:
-    """Weights of the training points, those of their classes included: finite, non-negative, not far from one."""
+    """Weights of the training points, times the weights of their classes: finite, non-negative, of moderate size."""
     if weight is None and class_weight is None:
         return None
     array = np.ones(len(y)) if weight is None else as_float_array(weight, "sample_weight")

@@ -25,11 +25,11 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     descriptor : transformer, its name, or a list of them
-        From images or signals to points, e.g. `knnpress.descriptors.RegionCovariance` or "shape-context"; of several
-        each takes what the one before gives.
+        From images or signals to points, e.g. `knnpress.descriptors.RegionCovariance` or "shape-context"; in a list,
+        each takes what the one before returns.
     classifier : classifier
-        Of the points, e.g. `SCC`. Where its ground cost (or that of its geometry) is None, it is given the
-        ``ground_cost_`` of the descriptor.
+        For the points, e.g. `SCC`. Where its ground cost, or its geometry's, is None, it is given the ``ground_cost_``
+        of the descriptor.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def describe(self, X: Any, *, groups: ArrayLike | None = None, after: int = 0) -> Array:
-        """The points of images or signals X, (n, ...).
+        """Images or signals X as points, (n, ...).
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class DescriptorClassifier(ClassifierMixin, BaseEstimator):
         return self.classifier_.predict_proba(points)
 
     def decision_function(self, X: Any, *, groups: ArrayLike | None = None) -> Array:
-        """Log-probability of each class, (n, n_classes); of two classes the log-odds of the second, (n,)."""
+        """Log-probability of each class, (n, n_classes); with two classes the log-odds of the second, (n,)."""
         points = self.describe(X, groups=groups)
         return self.classifier_.decision_function(points)
 

@@ -1,10 +1,10 @@
-"""What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss, at once or batch by batch."""
+"""What SCC, SHC, SNC and SWC share: prototypes learned by the soft nearest-neighbour loss, at once or by batches."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
+from inspect import signature
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from knnpress.arrays import as_float_array
 from knnpress.compression import Compressor, Prototypes, StochasticCompression
 from knnpress.compression.tuning import tune
+from knnpress.estimators.batches import SETTING, WeightedPrototypes, learn_from_batch
 from knnpress.estimators.checks import (
     as_generator,
     check_labels,
@@ -40,9 +41,7 @@ from knnpress.execution.rows import LocalRows
 from knnpress.execution.stored import is_dask
 from knnpress.geometries import EmbeddedGeometry, Geometry, SmoothGeometry, SquaredEuclidean, geometry_name
 from knnpress.geometries.base import CloudGeometry, FittableGeometry
-from knnpress.learning.descent import LabelledPrototypes, Problem, nearest_of_own_class
 from knnpress.learning.loss import log_softmax
-from knnpress.learning.selection import DEFAULT
 from knnpress.parameters import check_parameters
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
@@ -50,93 +49,6 @@ from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 Model = TypeVar("Model", bound="LearnedModel")
 
 _TIE = 1e-13  # log-odds that rounding of a sum over prototypes makes
-
-_PARAMETERS = """
-n_prototypes : int, float or "auto"
-    A whole number: so many, at least one per class. A share of the training set: at most so many, but one per class at
-    least, and only one per class where cross-validation finds that better. "auto": 2, 4, 8, 16 and 32 % of the training
-    set are tried in turn, until one is no better than the one before. Better means that the held-out loss is less by
-    more than one standard error of the difference.
-gamma : float, "scale", "auto" or "tune"
-    Sharpness of the soft neighbourhood. "scale": the usual one, by how far the classes are apart at the start. "auto":
-    that one, or half of it. "tune": as the paper does for SHC, gamma and the learning rate by Bayesian optimisation of
-    the training error (needs the extra ``tune``; not for `partial_fit`).
-prior : float or "auto"
-    How strongly prototypes are held at their start, in points. 0 is the paper's loss; infinity leaves the start as it
-    is. "auto": 1, or 10, 0.1, 0.01 or infinity.
-smoothing : float or "auto"
-    Share of the loss that keeps all prototypes within reach of all points, which is what makes them serve new points as
-    well as old. 0 is the paper's loss. "auto": 0.02, or 0.
-vote : {"nearest", "soft", "auto"}
-    "nearest" as in the paper; "soft": the class with the largest sum of probabilities.
-n_neighbors : int
-    Neighbours that vote.
-max_iter : int or None
-    Iterations of the optimiser; None: as many as the compressor says, 300, or 30 passes over the data in batches.
-class_weight : dict, "balanced" or None
-    Weights of the classes, as in scikit-learn; they multiply `sample_weight`. "balanced" does not count points of
-    weight 0.
-warm_start : bool
-    Whether `fit` starts from the prototypes of the last one, where there are any of the same classes and number. The
-    setting then stays what it was.
-compressor : StochasticCompression or None
-    For experts: where to start, which optimiser, batches, how many labels may be wrong. What is "auto" or None above is
-    as the compressor says.
-checkpoint : str, path or None
-    A file that `fit` keeps its state in, rewritten every few seconds and deleted when it ends. The same call goes on
-    from it where an earlier one was interrupted, be it by ``kill -9``, and ends with the same prototypes. A file of
-    other data, parameters or version is refused. `callback` is not called again for iterations that are done. Not with
-    ``n_prototypes="auto"`` and ``gamma="tune"``, which are many fits; `partial_fit` ignores it.
-callback : callable or None
-    ``callback(step, total, facts)`` after each iteration, facts a dict with "loss" and "error" of the training set; a
-    true answer ends that descent. After each setting tried, facts has a "note" too.
-random_state : int, RandomState, Generator or None
-    Draws the folds, the order of the points and, where these are many, the sample and the batches. None: another draw
-    each time.
-n_jobs : int or None
-    Threads; None: all cores this process may use. Results do not depend on it.
-verbose : int
-    1 shows a bar with the loss and the training error, and what was seen of each setting.
-"""
-
-_ATTRIBUTES = """
-prototypes_ : ndarray of shape (m, ...)
-prototype_labels_ : ndarray of shape (m,)
-prototype_weights_ : ndarray of shape (m,)
-    Weight of the training points that each prototype stands for; `partial_fit` adds to it.
-classes_ : ndarray of shape (n_classes,)
-compression_ratio_ : float
-    m / n.
-metric_ : str
-    The geometry that they were learned under; ``geometry_`` is the geometry itself.
-prototype_vectors_ : ndarray of shape (m, p) or None
-    Where that embeds points: the vectors that were learned, of which ``prototypes_`` is what they stand for.
-gamma_, prior_, smoothing_ : float
-vote_ : {"nearest", "soft"}
-    The setting that was learned with, and how points are classified.
-temperature_ : float
-    What log-odds are multiplied by in `predict_proba`, so that probabilities are those of held-out points.
-calibration_ : dict
-    How `predict_proba` was calibrated: "method", "temperature" or "none" where no points could be held out, which
-    leaves the temperature at 1; "temperature"; "n_settings", those seen on the held-out points; and "held_out_loss",
-    the mean loss of these points by which settings were compared, or None.
-distance_levels_ : ndarray of shape (n_classes, 19)
-    How far points of each class are from its nearest prototype: levels from the nearest to the farthest point, for
-    `outlier_score` and ``predict(X, reject=...)``. Those of points held out in cross-validation, from prototypes
-    learned without them, where there are any and where they are larger than those of the training points.
-    `partial_fit` averages them over the batches.
-n_iter_ : int
-    Iterations of the last descent, that on all points.
-loss_curve_ : list of float
-    Mean loss at its start and after each of them.
-stopped_by_ : str
-    Why it ended: the loss is "flat", the "gradient" vanishes, there is "no way down", "max_iter" or the "callback".
-selection_ : list of dict
-    The settings that were tried: their held-out error, its standard error, and which was chosen. With
-    ``n_prototypes="auto"``, the sizes too.
-n_features_in_ : int
-    d, the size of a point.
-"""
 
 _REMOVED = {
     "early_stopping": "descents end by themselves, held near their start by `prior`",
@@ -151,15 +63,6 @@ _REMOVED = {
 }
 
 
-def documented(cls: type[Model]) -> type[Model]:
-    """Write what all learned models share into the docstring of one."""
-    text = inspect.cleandoc(cls.__doc__ or "")
-    cls.__doc__ = text.replace("<parameters>", _PARAMETERS.strip()).replace("<attributes>", _ATTRIBUTES.strip())
-    plain = inspect.signature(cls.__init__)  # not that of __new__
-    cls.__signature__ = plain.replace(parameters=list(plain.parameters.values())[1:])
-    return cls
-
-
 def paper_settings(settings: dict[str, Any], **paper: Any) -> dict[str, Any]:
     """The paper's settings of a compressor, with those that the user gives instead, and the model's own settings."""
     own = {name: settings.pop(name) for name in list(settings) if name in _REMOVED and name in _COMPRESSOR}
@@ -171,7 +74,7 @@ _COMPRESSOR = frozenset(StochasticCompression().get_params(deep=False))
 
 
 class LearnedModel(PrototypeModel):
-    """What SCC, SHC and SNC share: prototypes learned by the soft nearest-neighbour loss."""
+    """What SCC, SHC, SNC and SWC share: prototypes learned by the soft nearest-neighbour loss."""
 
     _learns = True
 
@@ -180,7 +83,7 @@ class LearnedModel(PrototypeModel):
     __metadata_request__predict: ClassVar[dict[str, bool]] = {"reject": True, "reject_label": True}
 
     def __new__(cls, *args: Any, **settings: Any) -> LearnedModel:
-        """Tell what replaced a parameter of the past."""
+        """Say what has replaced a parameter of earlier versions."""
         for name in settings.keys() & _REMOVED.keys():
             raise TypeError(f"{cls.__name__} has no parameter {name!r}; {_REMOVED[name]}")
         return super().__new__(cls)
@@ -241,8 +144,8 @@ class LearnedModel(PrototypeModel):
             A point of weight 0 is absent (where points are not in memory, it is still read and checked), one of weight
             2 counts as two.
         groups : array of shape (n,) or None
-            E.g. subjects, sessions or objects: no group is divided between what is learned from and what is held out,
-            so that settings are chosen for groups never seen.
+            E.g. subjects, sessions or objects: no group is both learned from and held out, so that settings are chosen
+            for groups never seen.
         """
         check_parameters(self)
         with whole_or_unchanged(self):
@@ -251,24 +154,11 @@ class LearnedModel(PrototypeModel):
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         compressor, geometry = self._compressor(), None
-        if self.gamma == "tune" and self.checkpoint is not None:
-            raise ValueError(
-                'gamma="tune" is many fits, and a checkpoint serves one; search by knnpress.compression.tune, with its '
-                "own storage, and give what it finds"
-            )
-        if is_dask(X) and (self.gamma == "tune" or self.n_prototypes == "auto"):
-            what = 'gamma="tune"' if self.gamma == "tune" else 'n_prototypes="auto"'
-            raise ValueError(f"{what} is many fits, and X is a dask array; search on a part of it that fits in memory")
+        self._refuse_many_fits(X)
         if self.gamma == "tune":
             compressor.set_params(**self._tuned(X, y, sample_weight))
         if self.warm_start and hasattr(self, "gamma_") and self._has_its_classes(y, sample_weight):
-            # nothing can be held out from a start that has seen it: the setting stays what it was
-            vectors = self.prototype_vectors_
-            last = Prototypes(self.prototypes_ if vectors is None else vectors, self._codes())
-            known = {"gamma": self.gamma_, "prior": self.prior_, "smoothing": self.smoothing_, "vote": self.vote_}
-            params = compressor.get_params(deep=False)
-            kept = {name: value for name, value in known.items() if params[name] == "auto"}
-            compressor.set_params(init=_Last(last, compressor.init), **kept)
+            self._start_from_last(compressor)
             geometry = self.geometry_
         prototypes = self._compress(
             compressor, self.n_prototypes, X, y, sample_weight, groups, self.class_weight, geometry
@@ -286,14 +176,48 @@ class LearnedModel(PrototypeModel):
         self.prototype_weights_ = trace["weights"]
         best = next((seen for seen in trace["selection"] if seen["chosen"]), None)
         self.calibration_: dict[str, Any] = _calibration(self.temperature_, best, len(trace["selection"]))
+        self.distance_levels_ = self._distance_levels(X, y, sample_weight, trace["held_out"])
+        self._set_reg()
+
+    def _refuse_many_fits(self, X: ArrayLike) -> None:
+        """Refuse searches that are many fits where a checkpoint, or points elsewhere, allow one."""
+        if self.gamma == "tune" and self.checkpoint is not None:
+            raise ValueError(
+                'gamma="tune" is many fits, and a checkpoint serves one; search by knnpress.compression.tune, with its '
+                "own storage, and give what it finds"
+            )
+        if is_dask(X) and (self.gamma == "tune" or self.n_prototypes == "auto"):
+            what = 'gamma="tune"' if self.gamma == "tune" else 'n_prototypes="auto"'
+            raise ValueError(f"{what} is many fits, and X is a dask array; search on a part of it that fits in memory")
+
+    def _start_from_last(self, compressor: StochasticCompression) -> None:
+        """Let a compressor start from the last prototypes.
+
+        Nothing can be held out from a start that has seen it: the setting stays what it was.
+        """
+        vectors = self.prototype_vectors_
+        last = Prototypes(self.prototypes_ if vectors is None else vectors, self._codes())
+        known = {"gamma": self.gamma_, "prior": self.prior_, "smoothing": self.smoothing_, "vote": self.vote_}
+        params = compressor.get_params(deep=False)
+        kept = {name: value for name, value in known.items() if params[name] == "auto"}
+        compressor.set_params(init=_Last(last, compressor.init), **kept)
+
+    def _distance_levels(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        held_out: tuple[Indices, Array, Array] | None,
+    ) -> Array:
+        """Levels of the training points, or of the points held out where those are farther from prototypes."""
         labels = np.asarray(y).reshape(-1)
         weight = check_sample_weight(sample_weight, self.class_weight, labels)
         some, rows = some_rows(X, is_dask(X) or is_large(X), weight)
         levels = self._levels(some, labels[rows], None if weight is None else weight[rows])
-        if trace["held_out"] is not None:  # points learned from are nearer than new ones will be
-            codes, distances, out_weight = trace["held_out"]
-            levels = np.fmax(levels, class_levels(distances, codes, len(self.classes_), out_weight))
-        self.distance_levels_ = levels
+        if held_out is None:
+            return levels
+        codes, distances, out_weight = held_out  # points learned from are nearer than new ones will be
+        return np.fmax(levels, class_levels(distances, codes, len(self.classes_), out_weight))
 
     def _has_its_classes(self, y: ArrayLike, sample_weight: ArrayLike | None) -> bool:
         """Whether the points of weight above zero are of the classes that were learned last."""
@@ -307,7 +231,7 @@ class LearnedModel(PrototypeModel):
         return class_levels(near[np.arange(len(near)), codes], codes, len(self.classes_), weight)
 
     def _compressor(self) -> StochasticCompression:
-        """The compressor, with what the model's own parameters say instead."""
+        """The compressor, with the model's own parameters in place of its own."""
         if not isinstance(self.compressor, (StochasticCompression, type(None))):
             raise TypeError(
                 f"compressor is a {type(self.compressor).__name__}; {type(self).__name__} learns with a "
@@ -348,38 +272,20 @@ class LearnedModel(PrototypeModel):
         """Learn from one more batch of points.
 
         Each prototype is held where it is by as many points as it stands for, so that what earlier batches taught is
-        not forgotten. gamma stays that of the first call; nothing is chosen by cross-validation.
+        not forgotten. gamma stays as in the first call; nothing is chosen by cross-validation.
 
         Parameters
         ----------
         X : array of shape (n, d) or (n, d, d)
         y : array of shape (n,)
         classes : array or None
-            At the first call, all classes that will ever come; None: those in y.
+            In the first call, all classes that will ever come; None: the classes in y.
         """
         check_parameters(self)
         geometry = self._fitted_geometry()
-        if not isinstance(self.n_prototypes, (int, np.integer)) or isinstance(self.n_prototypes, bool):
-            raise ValueError(
-                f"n_prototypes is {self.n_prototypes!r}; partial_fit cannot know a share of all points to come: give a "
-                "whole number"
-            )
-        if self.gamma == "tune":
-            raise ValueError(
-                'gamma is "tune", which is many fits on all points, and partial_fit sees a batch; give a number, or '
-                '"scale" for the usual gamma of the first batch'
-            )
+        self._check_batch_settings()
         points, labels = check_training_set(self, geometry, X, y)
-        known = self.classes_ if hasattr(self, "classes_") else np.unique(labels if classes is None else classes)
-        if classes is not None and not np.array_equal(known, np.unique(classes)):
-            raise ValueError(f"classes is {np.unique(classes)}, but the first call said {known}")
-        new = np.setdiff1d(labels, known)
-        if len(new):
-            raise ValueError(f"y contains {new.tolist()}, which the first call did not announce; it said {known}")
-        if self.n_prototypes < len(known):
-            raise ValueError(
-                f"n_prototypes is {self.n_prototypes}, but there are {len(known)} classes; give each at least one"
-            )
+        known = self._known_classes(labels, classes)
         if hasattr(self, "n_features_in_") and points.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {points.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
@@ -397,6 +303,33 @@ class LearnedModel(PrototypeModel):
                 self.calibration_ = _calibration(getattr(self, "temperature_", 1.0), None, 0)
         return self
 
+    def _check_batch_settings(self) -> None:
+        """Refuse what would need all points at once."""
+        if not isinstance(self.n_prototypes, (int, np.integer)) or isinstance(self.n_prototypes, bool):
+            raise ValueError(
+                f"n_prototypes is {self.n_prototypes!r}; partial_fit cannot know a share of all points to come: give a "
+                "whole number"
+            )
+        if self.gamma == "tune":
+            raise ValueError(
+                'gamma is "tune", which is many fits on all points, and partial_fit sees a batch; give a number, or '
+                '"scale" for the usual gamma of the first batch'
+            )
+
+    def _known_classes(self, y: Labels, classes: ArrayLike | None) -> Labels:
+        """All classes that will ever come, as the first call said; refuses others."""
+        known = self.classes_ if hasattr(self, "classes_") else np.unique(y if classes is None else classes)
+        if classes is not None and not np.array_equal(known, np.unique(classes)):
+            raise ValueError(f"classes is {np.unique(classes)}, but the first call said {known}")
+        new = np.setdiff1d(y, known)
+        if len(new):
+            raise ValueError(f"y contains {new.tolist()}, which the first call did not announce; it said {known}")
+        if int(self.n_prototypes) < len(known):
+            raise ValueError(
+                f"n_prototypes is {self.n_prototypes}, but there are {len(known)} classes; give each at least one"
+            )
+        return known
+
     def _class_weights(self, n_classes: int) -> Array:
         """Weight of the training points of each class so far."""
         if not hasattr(self, "prototypes_"):
@@ -404,7 +337,7 @@ class LearnedModel(PrototypeModel):
         return np.bincount(self._codes(), self.prototype_weights_, minlength=n_classes)
 
     def predict(self, X: ArrayLike, *, reject: float | None = None, reject_label: Any = None) -> Labels:
-        """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk.
+        """Labels of the points X, (n,); for a dask array a lazy one, chunk by chunk.
 
         Parameters
         ----------
@@ -413,7 +346,7 @@ class LearnedModel(PrototypeModel):
             Share r of the training points of a class that may be refused: points that are farther from the prototypes
             of every class than all but r of its training points get `reject_label`. None: every point gets a class.
         reject_label : label or None
-            Where it cannot be in one array with the classes as it is, such as None, the result is one of objects.
+            Where one array cannot hold it and the classes as they are, e.g. None, the result is an array of objects.
         """
         labels = super().predict(X)
         if reject is None:
@@ -424,10 +357,10 @@ class LearnedModel(PrototypeModel):
         return rejecting(labels, self.outlier_score(X) > 1.0 - share, reject_label)
 
     def outlier_score(self, X: ArrayLike) -> Array:
-        """How strange each point is, (n,): larger is stranger. Of a dask array a lazy one, chunk by chunk.
+        """How strange each point is, (n,): larger is stranger. For a dask array a lazy one, chunk by chunk.
 
         Up to 1, the share of the training points of a class that are nearer to its prototypes than the point is; above
-        1, how many times farther it is than the farthest of them. Of the classes, the one that gives least.
+        1, how many times farther it is than the farthest of them. The class that gives the least counts.
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("outlier_score", X)
@@ -439,7 +372,8 @@ class LearnedModel(PrototypeModel):
     def score_samples(self, X: ArrayLike) -> Array:
         r"""Log-density of each point, up to a constant, (n,): :math:`\log \frac{1}{m} \sum_j \exp(-\gamma^2 D_{ij})`.
 
-        Larger is more usual. It compares points of one model, not models. Of a dask array a lazy one, chunk by chunk.
+        Larger is more usual. It compares points under one model, not models. For a dask array a lazy one, chunk by
+        chunk.
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("score_samples", X)
@@ -448,76 +382,41 @@ class LearnedModel(PrototypeModel):
 
     def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
         """Move the prototypes, after adding some for classes that lack them, to serve the batch."""
-        compressor, rng = self._compressor(), as_generator(self.random_state)
-        first = not hasattr(self, "prototypes_")
         fitted = metric = geometry.fitted_to(X) if isinstance(geometry, FittableGeometry) else geometry
-        old = [] if first else [self.prototypes_]
+        embeds = isinstance(fitted, EmbeddedGeometry)
         if isinstance(fitted, EmbeddedGeometry):
-            metric = SquaredEuclidean()
-            X = fitted.embed(X, self.n_jobs)
-            old = [] if first else [np.asarray(self.prototype_vectors_)]
+            metric, X = SquaredEuclidean(), fitted.embed(X, self.n_jobs)
         assert isinstance(metric, SmoothGeometry)
-        codes, weights = (y[:0], np.zeros(0)) if first else (self._codes(), self.prototype_weights_)
-        share = int(self.n_prototypes) // len(classes)
-        added: list[Prototypes] = []
-        for c in np.unique(y):
-            missing = min(share - int((codes == c).sum()), int((y == c).sum()))
-            if missing > 0:
-                own = y == c
-                added.append(compressor.start(X[own], y[own], metric, missing, rng, self.n_jobs))
-        start = LabelledPrototypes(
-            np.concatenate([*old, *(a.points for a in added)]), np.concatenate([codes, *(a.labels for a in added)])
-        )
-        weights = np.concatenate([weights, np.zeros(len(start.points) - len(weights))])
-        rows = LocalRows(X, y, None, self.n_jobs)
-        moved, curve = start.points, [0.0]
-        setting: dict[str, Any] = {}
-        if len(np.unique(start.labels)) > 1:  # one class alone has nothing to be told apart from
-            moved, curve, setting = self._descend_on_batch(
-                compressor, metric, rows, start, weights, int(rng.integers(2**31))
+        before = None
+        if hasattr(self, "prototypes_"):
+            points = np.asarray(self.prototype_vectors_) if embeds else self.prototypes_
+            before = WeightedPrototypes(points, self._codes(), self.prototype_weights_)
+        with progress_bar(type(self).__name__, self.verbose > 0) as bar:
+            found = learn_from_batch(
+                LocalRows(X, y, None, self.n_jobs),
+                metric,
+                before,
+                self._compressor(),
+                per_class=int(self.n_prototypes) // len(classes),
+                setting={name: getattr(self, name) for name in SETTING if hasattr(self, name)},
+                rng=as_generator(self.random_state),
+                callback=combine_callbacks(bar, self.callback),
             )
-        near = nearest_of_own_class(rows, rows.cut(len(moved)), metric, LabelledPrototypes(moved, start.labels))
-        for name, value in setting.items():  # after the work, lest it be interrupted
+        for name, value in found.setting.items():  # last, in case the work is interrupted
             setattr(self, name, value)
+        learned = found.prototypes
         self.classes_ = classes
         self.geometry_, self.metric_ = fitted, geometry_name(fitted)
-        self.prototype_vectors_ = moved if isinstance(fitted, EmbeddedGeometry) else None
-        self.prototypes_ = fitted.unembed(moved) if isinstance(fitted, EmbeddedGeometry) else moved
-        self.prototype_labels_ = classes[start.labels]
-        self.prototype_weights_ = weights + np.bincount(near, minlength=len(moved))
-        self.n_iter_, self.loss_curve_ = len(curve) - 1, curve
-        self.compression_ratio_ = len(moved) / float(self.prototype_weights_.sum())
+        self.prototype_vectors_ = learned.points if embeds else None
+        self.prototypes_ = fitted.unembed(learned.points) if isinstance(fitted, EmbeddedGeometry) else learned.points
+        self.prototype_labels_ = classes[learned.labels]
+        self.prototype_weights_ = learned.weights
+        self.n_iter_, self.loss_curve_ = len(found.loss_curve) - 1, found.loss_curve
+        self.compression_ratio_ = len(learned.points) / float(learned.weights.sum())
+        self._set_reg()
 
-    def _descend_on_batch(
-        self,
-        compressor: StochasticCompression,
-        geometry: SmoothGeometry,
-        rows: LocalRows,
-        start: LabelledPrototypes,
-        weights: Array,
-        seed: int,
-    ) -> tuple[Array, list[float], dict[str, Any]]:
-        """Learn from a batch with a prior as strong as the prototypes' weights; at the first call, the setting too."""
-        constraints, descent = compressor.constraints(), compressor.descent(seed)
-        problem = Problem(rows, rows.cut(len(start.points)), geometry, start, descent, rows)
-        setting: dict[str, Any] = {
-            "gamma_": constraints.gamma if constraints.gamma is not None else problem.usual_gamma,
-            **{"prior_": constraints.default.prior, "smoothing_": constraints.default.smoothing},
-            **{"vote_": constraints.vote or "nearest", "temperature_": 1.0},
-        }
-        setting |= {name: getattr(self, name) for name in setting if hasattr(self, name)}
-        prior = setting["prior_"] if np.isfinite(setting["prior_"]) else DEFAULT.prior
-        with progress_bar(type(self).__name__, self.verbose > 0) as bar:
-            report = combine_callbacks(bar, self.callback)
-            found = problem.learn(
-                setting["gamma_"],
-                prior + weights[:, None],
-                setting["smoothing_"],
-                callback=lambda k, _, now: (
-                    report and report(k, descent.max_iter, {"loss": now.loss, "error": now.error})
-                ),
-            )
-        return problem.scale.points(found.u), found.loss_curve, setting
+    def _set_reg(self) -> None:
+        """Set the fitted attributes that the geometry alone decides, where there are any."""
 
     def _winners(self, X: ArrayLike) -> Indices:
         if getattr(self, "vote_", "nearest") == "soft" or self.n_neighbors > 1:
@@ -544,8 +443,16 @@ class LearnedModel(PrototypeModel):
         return np.where(tied, found[:, 0], -np.inf).argmax(axis=1), share
 
 
+def shared_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Of the arguments of a model's `__init__`, which must name them all for scikit-learn, those of `LearnedModel`."""
+    return {name: value for name, value in arguments.items() if name in _SHARED}
+
+
+_SHARED = frozenset(signature(LearnedModel.__init__).parameters) - {"self"}
+
+
 def _calibration(temperature: float, best: dict[str, Any] | None, n_settings: int) -> dict[str, Any]:
-    """As it stands in ``calibration_``; `best` is what held-out points said of the setting that was chosen."""
+    """The value of ``calibration_``; `best` is the held-out result of the chosen setting."""
     return {
         "method": "none" if best is None else "temperature",
         "temperature": float(temperature),

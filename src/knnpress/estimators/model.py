@@ -35,20 +35,20 @@ from knnpress.execution.stored import check_block, is_dask, read_block, reading_
 from knnpress.execution.threads import at_most, map_blocks, one_blas_thread, row_blocks
 from knnpress.geometries import EmbeddedGeometry, Geometry
 from knnpress.geometries.base import FittableGeometry, SearchableGeometry
-from knnpress.geometries.search import LEAST_QUERIES
+from knnpress.geometries.search import MIN_QUERIES
 from knnpress.model_file import save
 from knnpress.neighbors import nearest, vote
 from knnpress.progress import progress_bar
 from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
 
-_LEAST_SHARE = 1e-300  # whose logarithm is finite
+_MIN_SHARE = 1e-300  # a smaller one may have no finite logarithm
 _TIE_BREAK = 1e-12
 
 
 class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Prediction from prototypes, whichever way they were made; subclasses say how."""
+    """Prediction from prototypes; subclasses say how these are made."""
 
-    _learns = False  # learning needs something to tell apart
+    _learns = False  # whether at least two classes are needed
     _may_choose = False  # whether prototypes may be learned in a similar geometry
 
     # set by the subclasses' __init__
@@ -86,18 +86,11 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         compressor = self._compressor_for(compressor, n_prototypes, points, labels)
         n_points = len(labels) if weight is None else int(np.count_nonzero(weight))
         classes, codes = np.unique(labels, return_inverse=True)
-        if len(classes) == 1 and self._learns:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes; y has one class, {classes.tolist()[0]!r}"
-            )
-        if n_prototypes == "auto" and getattr(compressor, "checkpoint", None) is not None:
-            raise ValueError(
-                'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '
-                "the checkpoint"
-            )
-        # a compressor that goes on from a checkpoint has been drawn for: None is handed on to it
-        resumes = getattr(compressor, "checkpoint", None) is not None
-        rng = None if resumes and self.random_state is None else as_generator(self.random_state)
+        checkpoint = getattr(compressor, "checkpoint", None)
+        self._check_task(classes, n_prototypes, checkpoint)
+        # a compressor that goes on from a checkpoint has its own draws in there: None is handed on to it
+        goes_on = checkpoint is not None and self.random_state is None
+        rng = None if goes_on else as_generator(self.random_state)
         sizes: list[dict[str, Any]] = []
         with progress_bar(type(self).__name__, self.verbose > 0) as bar:
             context: dict[str, Any] = {
@@ -119,15 +112,31 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
                 prototypes = compressor.compress(points, codes, n_prototypes=m, **context)
         check_n_neighbors(self.n_neighbors, len(prototypes.points))
         remember_features(self, X, points)
+        self._keep_prototypes(prototypes, geometry, classes, n_points)
+        if learns:
+            self.selection_ = [*sizes, *prototypes.trace["selection"]]
+        return prototypes
+
+    def _keep_prototypes(self, prototypes: Prototypes, geometry: Geometry, classes: Labels, n_points: int) -> None:
+        """Set the fitted attributes that all models have."""
         self.classes_ = classes
         self.geometry_ = prototypes.trace.get("geometry", geometry)
         self.prototypes_ = prototypes.points
         self.prototype_vectors_ = prototypes.trace.get("vectors")
         self.prototype_labels_ = classes[prototypes.labels]
         self.compression_ratio_ = len(prototypes.points) / n_points
-        if learns:
-            self.selection_ = [*sizes, *prototypes.trace["selection"]]
-        return prototypes
+
+    def _check_task(self, classes: Labels, n_prototypes: int | float | str | None, checkpoint: Any) -> None:
+        """Refuse one class where something is to be learned, and many fits with one checkpoint."""
+        if len(classes) == 1 and self._learns:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes; y has one class, {classes.tolist()[0]!r}"
+            )
+        if n_prototypes == "auto" and checkpoint is not None:
+            raise ValueError(
+                'n_prototypes="auto" is many fits, and a checkpoint serves one; find the size first, and give it with '
+                "the checkpoint"
+            )
 
     def _compressor_for(
         self, compressor: Compressor, n_prototypes: int | float | str | None, points: Any, labels: Labels
@@ -140,7 +149,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         save(self, path)
 
     def predict(self, X: ArrayLike) -> Labels:
-        """Labels of the points X, (n,); of a dask array a lazy one, chunk by chunk."""
+        """Labels of the points X, (n,); for a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
             return self._by_chunk("predict", X)
         winner = self._winners(X)
@@ -149,7 +158,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class, (n, n_classes); its largest entry is the prediction.
 
-        Without a gamma, and with several neighbours: the share of the neighbours' votes. Of a dask array a lazy one,
+        Without a gamma, and with several neighbours: the share of the neighbours' votes. For a dask array a lazy one,
         chunk by chunk.
         """
         if is_dask(X) or is_large(X):
@@ -158,15 +167,15 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return share
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log-probability of each class, (n, n_classes); of two classes the log-odds of the second, (n,).
+        """Log-probability of each class, (n, n_classes); with two classes the log-odds of the second, (n,).
 
         Its largest entry (with two classes its sign) is the prediction, ties settled. Without a gamma these are
-        logarithms of shares of votes, as in `predict_proba`. Of a dask array a lazy one, chunk by chunk.
+        logarithms of shares of votes, as in `predict_proba`. For a dask array a lazy one, chunk by chunk.
         """
         if is_dask(X) or is_large(X):
             return self._by_chunk("decision_function", X)
         winner, share = self._decide(X)
-        scores = np.log(np.maximum(share, _LEAST_SHARE))
+        scores = np.log(np.maximum(share, _MIN_SHARE))
         rows = np.arange(len(scores))
         scores[rows, winner] = np.maximum(scores[rows, winner], scores.max(axis=1)) + _TIE_BREAK
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
@@ -187,7 +196,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return (distance, index) if return_distance else index
 
     def transform(self, X: ArrayLike) -> Array:
-        """Distances of the points to every prototype, (n, m); of a dask array a lazy one, chunk by chunk."""
+        """Distances of the points to every prototype, (n, m); for a dask array a lazy one, chunk by chunk."""
         if is_dask(X) or is_large(X):
             return self._by_chunk("_distances", X)
         return self._distances(X)
@@ -205,7 +214,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _by_chunk(self, method: str, X: Any) -> Any:
-        """What a method gives for points that are not in memory: for dask arrays lazily, else block by block."""
+        """The result of a method for points that are not in memory: lazily for dask arrays, else block by block."""
         check_is_fitted(self)
         if is_dask(X):
             alone = getattr(copy(self).set_params(n_jobs=1), method)  # chunks are worked on side by side
@@ -228,7 +237,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         return len(self.prototypes_)
 
     def _winners(self, X: ArrayLike) -> Indices:
-        """Class index of each point: that of `_decide`, in less time where there is a way."""
+        """Class index of each point, as `_decide` finds it, in less time where there is a way."""
         return self._decide(X)[0]
 
     def _decide(self, X: ArrayLike) -> tuple[Indices, Array]:
@@ -243,7 +252,7 @@ class PrototypeModel(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transform
         points, ready = self._check_query(X)
         check_n_neighbors(k, len(self.prototypes_))
         geometry, distances = self._fitted_geometry(), ready.distances
-        if len(points) >= LEAST_QUERIES and isinstance(geometry, SearchableGeometry):
+        if len(points) >= MIN_QUERIES and isinstance(geometry, SearchableGeometry):
             distances = geometry.nearest_to(self.prototypes_, k)
         return nearest(distances, points, len(self.prototypes_), k, self.n_jobs)
 

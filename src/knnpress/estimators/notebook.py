@@ -33,7 +33,7 @@ def model_summary(model: Any) -> str:
 
 
 def held_out_error(model: Any) -> str:
-    """What held-out points said of the chosen setting when the model was fitted; empty where none were asked."""
+    """The held-out error of the chosen setting when the model was fitted; empty where there were no held-out points."""
     seen = [one for one in getattr(model, "selection_", []) if one.get("chosen") and "n_prototypes" not in one]
     return f"{seen[-1]['error']:.2%} ± {seen[-1]['standard_error']:.2%}" if seen else ""
 

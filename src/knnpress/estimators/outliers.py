@@ -18,7 +18,7 @@ from knnpress.typing import Array, Indices, Labels
 LEVELS = np.array(
     [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 0.995, 0.999, 1.0]
 )
-_MOST_ROWS = 20_000  # that levels are found by, as settings are
+_MAX_ROWS = 20_000  # that levels are found by, as settings are
 
 
 def nearest_of_class(D: Array, labels: Indices, n_classes: int) -> Array:
@@ -67,7 +67,7 @@ def average_levels(old: Array, old_weight: Array, new: Array, new_weight: Array)
 
 
 def outlier_scores(near: Array, levels: Array) -> Array:
-    """The least over the classes: the share of its points that are nearer, beyond all of them how much farther."""
+    """The least over the classes of the share of points that are nearer; beyond them, of how many times farther."""
     scores = np.full(near.shape, np.inf)
     for c in np.flatnonzero(np.isfinite(levels[:, 0])):
         farthest = max(levels[c, -1], np.finfo(np.float64).tiny)
@@ -107,7 +107,7 @@ def some_rows(X: Any, stored: bool, weight: Array | None) -> tuple[Any, slice | 
     rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(weight)
     if not stored:
         return _safe_indexing(X, rows), rows
-    rows = rows[:: -(-len(rows) // sample_size(X, _MOST_ROWS))]
+    rows = rows[:: -(-len(rows) // sample_size(X, _MAX_ROWS))]
     if isinstance(X, StoredClouds):
         return X[rows], rows
     if is_dask(X):

@@ -1,4 +1,4 @@
-"""What a query needs of a model beside the query itself: computed once, as long as the model stays as it is."""
+"""What queries need of a model: computed once, and kept while the model stays unchanged."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from knnpress.compression import StochasticCompression, Subsample
-from knnpress.estimators.learned import LearnedModel, documented, paper_settings
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel, paper_settings, shared_parameters
 from knnpress.estimators.outliers import nearest_of_class
 from knnpress.exceptions import InvalidPointError
 from knnpress.geometries import JBLD, Geometry, LogEuclidean, Tangent
@@ -93,23 +94,7 @@ class SCC(LearnedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_prototypes,
-            gamma=gamma,
-            prior=prior,
-            smoothing=smoothing,
-            vote=vote,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            compressor=compressor,
-            checkpoint=checkpoint,
-            callback=callback,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**shared_parameters(locals()))
         self.metric = metric
 
     @classmethod
@@ -133,9 +118,9 @@ class SCC(LearnedModel):
     def explain(self, x: ArrayLike) -> Explanation:
         """Which channels speak for the class of one matrix x, (d, d), against the runner-up.
 
-        The margin is how much farther x is from the nearest prototype of the second class than from that of the first,
-        by JBLD. (Squared distances in the tangent space are eight times that, to second order.) A channel's share is
-        what the margin loses when the channel is left out of all three matrices.
+        The margin is how much farther x is, by JBLD, from the nearest prototype of the second class than from the
+        nearest of the first. (Squared distances in the tangent space are eight times that, to second order.) A
+        channel's share is what the margin loses when the channel is left out of all three matrices.
         """
         matrix = np.asarray(x)
         if matrix.ndim != 2:

@@ -6,10 +6,11 @@ import os
 from typing import Any, Literal
 
 from knnpress.compression import RandomMutation, StochasticCompression
-from knnpress.estimators.learned import LearnedModel, documented, paper_settings
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel, paper_settings, shared_parameters
 from knnpress.geometries import Geometry, Hellinger, Sinkhorn
 from knnpress.parameters import brief_repr
-from knnpress.typing import Array, ArrayLike, Callback, Indices, Labels
+from knnpress.typing import ArrayLike, Callback
 
 
 @documented
@@ -72,23 +73,7 @@ class SHC(LearnedModel):
         verbose: int = 0,
         value: Literal["divergence", "dual", "transport"] = "divergence",
     ) -> None:
-        super().__init__(
-            n_prototypes,
-            gamma=gamma,
-            prior=prior,
-            smoothing=smoothing,
-            vote=vote,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            compressor=compressor,
-            checkpoint=checkpoint,
-            callback=callback,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**shared_parameters(locals()))
         self.ground_cost = ground_cost
         self.reg = reg
         self.metric = metric
@@ -98,21 +83,13 @@ class SHC(LearnedModel):
     def paper(cls, ground_cost: ArrayLike | None = None, **settings: Any) -> SHC:
         """SHC with the paper's settings: a start from random mutation, logarithms of bins learned on the transport
         value along its approximate gradient by adaptive descent, the iterate of least training error kept, gamma and
-        the step found by Bayesian optimisation of the training error. Other settings as given, those of the compressor
-        included.
+        the step found by Bayesian optimisation of the training error. Other settings, including the compressor's, as
+        given.
         """
         settings = {"metric": "sinkhorn", "value": "transport", "gamma": "tune", **settings}
         return cls(ground_cost, **paper_settings(settings, init=RandomMutation(), optimizer="descent", max_iter=100))
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
-        super()._fit(X, y, sample_weight, groups)
-        self._keep_reg()
-
-    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Array, y: Indices) -> None:
-        super()._update_from_batch(geometry, classes, X, y)
-        self._keep_reg()
-
-    def _keep_reg(self) -> None:
+    def _set_reg(self) -> None:
         if isinstance(self.geometry_, Sinkhorn):
             self.reg_ = self.geometry_.effective_reg
         elif hasattr(self, "reg_"):  # of an earlier fit

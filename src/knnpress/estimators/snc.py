@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from knnpress.estimators.learned import LearnedModel, documented
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel
 from knnpress.geometries import Geometry, SquaredEuclidean
 
 

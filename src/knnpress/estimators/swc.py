@@ -10,19 +10,20 @@ from sklearn.base import clone
 
 from knnpress.clouds import Clouds, StoredClouds
 from knnpress.compression import CloudCentroids, Compressor, StochasticCompression
-from knnpress.estimators.learned import LearnedModel, documented
+from knnpress.estimators.documentation import documented
+from knnpress.estimators.learned import LearnedModel, shared_parameters
 from knnpress.estimators.prepared import Prepared
 from knnpress.execution.stored import is_dask, is_stored
 from knnpress.geometries import CloudSinkhorn, Geometry
 from knnpress.geometries.cloud_points import as_clouds
 from knnpress.learning.selection import DEFAULT
-from knnpress.typing import ArrayLike, Callback, Indices, Labels
+from knnpress.typing import ArrayLike, Callback, Labels
 
 Model = TypeVar("Model", bound="SWC")
 
 _MANY = 2000  # clouds from which they are taken batch by batch
 _BATCH = 256
-_MOST_SEARCHED = 3e8  # multiplications for all costs, up to which settings are searched: a minute or so
+_MAX_SEARCHED = 3e8  # multiplications for all costs, up to which settings are searched: a minute or so
 _USUAL_SHARE = 0.02  # of the clouds, as prototypes
 
 
@@ -96,23 +97,7 @@ class SWC(LearnedModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            n_prototypes,
-            gamma=gamma,
-            prior=prior,
-            smoothing=smoothing,
-            vote=vote,
-            n_neighbors=n_neighbors,
-            max_iter=max_iter,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            compressor=compressor,
-            checkpoint=checkpoint,
-            callback=callback,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        super().__init__(**shared_parameters(locals()))
         self.n_points = n_points
         self.reg = reg
         self.cost = cost
@@ -146,7 +131,7 @@ class SWC(LearnedModel):
         many = len(points) > _MANY and compressor.optimizer == "auto" and compressor.batch_size is None
         if many:
             compressor = clone(compressor).set_params(batch_size=_BATCH)
-        if many or self._work(n_prototypes, points, labels) > _MOST_SEARCHED:
+        if many or self._work(n_prototypes, points, labels) > _MAX_SEARCHED:
             usual = {"gamma": "scale", "prior": DEFAULT.prior, "smoothing": DEFAULT.smoothing, "vote": "nearest"}
             params = compressor.get_params(deep=False)
             left_open = {name: value for name, value in usual.items() if params[name] == "auto"}
@@ -163,11 +148,9 @@ class SWC(LearnedModel):
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None) -> None:
         _refuse_others(X)
         super()._fit(X, y, sample_weight, groups)
-        self.reg_: float = self.geometry_.reg
 
-    def _update_from_batch(self, geometry: Geometry, classes: Labels, X: Any, y: Indices) -> None:
-        super()._update_from_batch(geometry, classes, X, y)
-        self.reg_ = self.geometry_.reg
+    def _set_reg(self) -> None:
+        self.reg_: float = self.geometry_.reg
 
     def _geometry(self) -> Geometry:
         return CloudSinkhorn(self.reg, self.cost, self.value, n_points=self.n_points)

@@ -1,4 +1,4 @@
-"""Training points on the workers of a Dask cluster. The only module that knows Dask.
+"""Training points on the workers of a Dask cluster. The only module that imports Dask.
 
 Row blocks are checked on the workers and stay there; prototypes travel to them and one sum of gradients comes back. The
 blocks, and the order in which their results are added, are those of `LocalRows`, so that results agree. What a lost
@@ -31,7 +31,7 @@ from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, map_blocks
 from knnpress.typing import Array, Indices, Labels
 
 _POLL_SECONDS = 2.0  # between two looks at whether the cluster is still there
-_MOST_SECONDS_ALONE = 60.0  # that it may be without workers
+_MAX_SECONDS_ALONE = 60.0  # how long the cluster may have no workers
 
 _CLUSTER_LOST = (
     "the Dask cluster {} in the middle of the work; start it again, and fit again (with checkpoint=…, the fit goes on "
@@ -40,10 +40,10 @@ _CLUSTER_LOST = (
 
 #: On a worker: the memories of its blocks, by token, one for each training set that is being learned
 _memories: dict[str, Memory] = {}
-_MOST_MEMORIES = 4  # above it the oldest are dropped: their fits ended without freeing them
+_MAX_MEMORIES = 4  # above it the oldest are dropped: their fits ended without freeing them
 
 _CHUNKS_PER_THREAD = 4  # of the cluster, so that none waits long for another
-_CHUNKS_PER_SUM = 16  # whose results are added by one task
+_CHUNKS_PER_SUM = 16  # chunks whose results one task adds up
 _CHUNK_BYTES = 4 * BLOCK_BYTES
 
 _Points = tuple[Array, Labels, Array | None]
@@ -82,7 +82,7 @@ def connect(scheduler: str) -> Any:
 
 
 def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """A dask array of what `method` gives for each chunk of X, (n, *shape).
+    """A dask array of the results of `method` for each chunk of X, (n, *shape).
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def lazily(method: Callable[[Array], Array], X: Any, dtype: Any, shape: tuple[in
     X : dask.array.Array of shape (n, ...), or StoredClouds of one
     dtype : dtype of the result
     shape : tuple of int
-        Of what one point gives.
+        Of the result for one point.
     """
     if isinstance(X, StoredClouds):
         return _lazily_of_clouds(method, X, dtype, shape)
@@ -310,7 +310,7 @@ class ClusterRows:
                 if client.status != "running":
                     raise ConnectionError(_CLUSTER_LOST.format("has gone"))
                 seconds_alone = 0.0 if client.nthreads() else seconds_alone + _POLL_SECONDS
-                if seconds_alone > _MOST_SECONDS_ALONE:
+                if seconds_alone > _MAX_SECONDS_ALONE:
                     raise ConnectionError(_CLUSTER_LOST.format("has no workers any more"))
             return list(client.gather(futures))
         except (CancelledError, CommClosedError) as error:
@@ -358,7 +358,7 @@ def _map_chunk(
     """The results of the blocks of a chunk whose first row is `start`; the worker keeps their memories."""
     memories = Memory(0)
     if token is not None:
-        while len(_memories) >= _MOST_MEMORIES and token not in _memories:
+        while len(_memories) >= _MAX_MEMORIES and token not in _memories:
             _memories.pop(next(iter(_memories)))
         memories = _memories.setdefault(token, Memory(budget))
     function = make_function()

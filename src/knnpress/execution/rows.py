@@ -47,7 +47,7 @@ class Memory(dict[int, Any]):
         self.budget, self.token, self.last_seconds = budget, uuid.uuid4().hex, np.inf
 
     def keep(self, block: slice, memory: Any, X: Array) -> None:
-        """Keep the memory of a block of points X, if there is room for it and for those of all rows before."""
+        """Keep the memory of a block of points X, if there is room for it and for the memories of all earlier rows."""
         if self.budget == np.inf or _size(memory, X) / len(X) * block.stop <= self.budget:
             self[block.start] = memory
 

@@ -17,7 +17,7 @@ from knnpress.execution.threads import BLOCK_BYTES, MEMORY_BYTES, row_blocks
 from knnpress.typing import Array, Labels
 
 _ROWS_PER_READ = 64  # consecutive ones, where a store does not say
-_READS_PER_BATCH = 8  # at least, lest a batch know only one corner of the store
+_READS_PER_BATCH = 8  # at least, so that a batch is not from one corner of the store alone
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import islice
 from numbers import Integral
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import joblib
 from joblib.parallel import get_active_backend
@@ -35,10 +35,10 @@ BLOCK_BYTES = 16 * 2**20
 MEMORY_BYTES = 256 * 2**20
 
 _TARGET_BLOCKS = 32  # enough to keep many threads evenly busy
-_LEAST_ROWS, _LEAST_BYTES = 64, 32768  # below this the call itself costs as much as the work
+_MIN_ROWS, _MIN_BYTES = 64, 32768  # below this the call itself costs as much as the work
 
-_GRACE_SECONDS = 0.0005  # that helpers wait before they help
-_MOST_IDLE = 64  # helpers that stay, waiting for the next call
+_GRACE_SECONDS = 0.0005  # how long helpers wait before they help
+_MAX_IDLE = 64  # helpers kept waiting for the next call
 
 _this_thread = threading.local()
 
@@ -70,7 +70,7 @@ def resolve_n_jobs(n_jobs: int | None = None) -> int:
     return max(1, n_jobs if n_jobs > 0 else _cores() + 1 + n_jobs)
 
 
-class at_most:  # named as it reads; made by a generator it would cost a single query more
+class at_most:  # lower case as it reads like a function; made from a generator it would slow a single query
     """While active, ``n_jobs=None`` resolves to this many threads: for calls that a model's `n_jobs` is not passed to.
 
     Parameters
@@ -117,7 +117,7 @@ def row_blocks(n_rows: int, bytes_per_row: int = 8) -> list[slice]:
         In order, covering every row; they depend on the two arguments alone.
     """
     most = max(1, BLOCK_BYTES // max(1, bytes_per_row))
-    least = max(_LEAST_ROWS, _LEAST_BYTES // max(1, bytes_per_row))
+    least = max(_MIN_ROWS, _MIN_BYTES // max(1, bytes_per_row))
     size = min(most, max(least, -(-n_rows // _TARGET_BLOCKS)))
     size = size // 16 * 16 or size  # whole vectors
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
@@ -135,7 +135,7 @@ def map_blocks(function: Callable[[slice], Result], blocks: Sequence[slice], n_j
         if workers <= 1:
             with at_most(n_jobs):
                 return [function(block) for block in blocks]
-        return _share_out(function, blocks, workers)
+        return _SharedWork(function, blocks).run(workers)
 
 
 def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs: int = 1) -> Iterator[Result]:
@@ -156,80 +156,88 @@ def map_tasks(function: Callable[[Item], Result], items: Iterable[Item], n_jobs:
         yield from joblib.Parallel(n_jobs=n_jobs)(call(item) for item in some)
 
 
-def _share_out(function: Callable[[slice], Result], blocks: Sequence[slice], workers: int) -> list[Result]:
-    """Let this thread and `workers - 1` helpers take blocks in turn.
+class _SharedWork(Generic[Result]):
+    """Blocks that the caller's thread and helpers take in turn.
 
-    Helpers hold back for a moment, so that what is quickly done is done without them. This thread waits for every
-    helper that has begun, whatever interrupts the waiting: none may be at the caller's arrays after that.
+    Helpers hold back for a moment, so that what is quickly done is done without them. The caller waits for every helper
+    that has begun, whatever interrupts the waiting: none may be at the caller's arrays after that.
     """
-    results: dict[int, Result] = {}
-    failures: list[BaseException] = []
-    next_block = iter(range(len(blocks)))
-    changed = threading.Condition()  # guards what follows, and `next_block`
-    caller_is_done, n_helping = False, 0
-    task = _core.Task()  # through it, a failure in one thread ends the kernels that others are in
 
-    def fail(failure: BaseException) -> None:
-        failures.append(failure)
-        task.cancel()
+    def __init__(self, function: Callable[[slice], Result], blocks: Sequence[slice]) -> None:
+        self.function, self.blocks = function, blocks
+        self.results: dict[int, Result] = {}
+        self.failures: list[BaseException] = []
+        self.next_block = iter(range(len(blocks)))
+        self.changed = threading.Condition()  # guards what follows, and `next_block`
+        self.caller_is_done, self.n_helping = False, 0
+        self.task = _core.Task()  # through it, a failure in one thread ends the kernels that others are in
 
-    def take_blocks(as_helper: bool) -> None:
+    def run(self, workers: int) -> list[Result]:
+        """The results of all blocks, in order, by this thread and `workers - 1` helpers; raises the first failure."""
+        try:
+            for _ in range(workers - 1):
+                _helpers.ask(self._help)
+        except BaseException as failure:  # Ctrl-C: some may have been asked
+            self._fail(failure)
+        try:
+            self._take_blocks(as_helper=False)
+        except BaseException as failure:  # Ctrl-C, where that begins or ends
+            self._fail(failure)
+        self._wait_for_helpers()
+        if self.failures:
+            first = self.failures[0]
+            self.failures.clear()  # else the exception would keep its own frame alive, and all arrays in there
+            try:
+                raise first
+            finally:
+                del first
+        return [self.results[k] for k in range(len(self.blocks))]
+
+    def _take_blocks(self, as_helper: bool) -> None:
         try:
             _this_thread.is_worker = True
-            _core.join_task(task, as_helper)
-            while not failures:
-                with changed:
-                    k = next(next_block, None)
+            _core.join_task(self.task, as_helper)
+            while not self.failures:
+                with self.changed:
+                    k = next(self.next_block, None)
                 if k is None:
                     return
-                results[k] = function(blocks[k])
+                self.results[k] = self.function(self.blocks[k])
         except BaseException as failure:
-            fail(failure)
+            self._fail(failure)
         finally:
-            leave()
+            _leave_task()
 
-    def leave() -> None:
-        _core.leave_task()
-        _this_thread.is_worker = False
-
-    def help_caller() -> None:
-        nonlocal n_helping
-        with changed:
-            if changed.wait_for(lambda: caller_is_done, _GRACE_SECONDS):
+    def _help(self) -> None:
+        with self.changed:
+            if self.changed.wait_for(lambda: self.caller_is_done, _GRACE_SECONDS):
                 return
-            n_helping += 1
-        take_blocks(as_helper=True)
-        with changed:
-            n_helping -= 1
-            changed.notify_all()
+            self.n_helping += 1
+        self._take_blocks(as_helper=True)
+        with self.changed:
+            self.n_helping -= 1
+            self.changed.notify_all()
 
-    try:
-        for _ in range(workers - 1):
-            _helpers.ask(help_caller)
-    except BaseException as failure:  # Ctrl-C: some may have been asked
-        fail(failure)
-    try:
-        take_blocks(as_helper=False)
-    except BaseException as failure:  # Ctrl-C, where that begins or ends
-        fail(failure)
-    while True:
-        try:
-            with changed:
-                caller_is_done = True
-                changed.notify_all()
-                changed.wait_for(lambda: n_helping == 0)
-            leave()  # once more, lest Ctrl-C came in the middle of it
-            break
-        except BaseException as failure:  # Ctrl-C
-            fail(failure)
-    if failures:
-        first = failures[0]
-        failures.clear()  # else the exception would keep its own frame alive, and all arrays in there
-        try:
-            raise first
-        finally:
-            del first
-    return [results[k] for k in range(len(blocks))]
+    def _wait_for_helpers(self) -> None:
+        while True:
+            try:
+                with self.changed:
+                    self.caller_is_done = True
+                    self.changed.notify_all()
+                    self.changed.wait_for(lambda: self.n_helping == 0)
+                _leave_task()  # once more, in case Ctrl-C came in the middle of it
+                return
+            except BaseException as failure:  # Ctrl-C
+                self._fail(failure)
+
+    def _fail(self, failure: BaseException) -> None:
+        self.failures.append(failure)
+        self.task.cancel()
+
+
+def _leave_task() -> None:
+    _core.leave_task()
+    _this_thread.is_worker = False
 
 
 class _Helpers:
@@ -260,7 +268,7 @@ class _Helpers:
             task()
             del task  # else it would hold the caller's arrays while it waits
             with self.lock:
-                if self.n_idle >= _MOST_IDLE:
+                if self.n_idle >= _MAX_IDLE:
                     return
                 self.n_idle += 1
 

@@ -21,7 +21,7 @@ from knnpress.experiments.methods import METHODS, Setting
 from knnpress.experiments.records import Record
 from knnpress.experiments.study import Cell
 from knnpress.experiments.tasks import Task
-from knnpress.geometries.search import LEAST_QUERIES
+from knnpress.geometries.search import MIN_QUERIES
 from knnpress.neighbors import nearest
 from knnpress.typing import Array
 
@@ -77,7 +77,7 @@ def measure(cell: Cell, task: Task, seed: int) -> tuple[dict[str, Any], Any]:
 
 
 def _about(cell: Cell, task: Task, setting: Setting) -> dict[str, Any]:
-    """What is known of a run before it."""
+    """What is known before the run."""
     return {
         "id": cell.id,
         "data": cell.study.data,
@@ -105,7 +105,7 @@ def _setting(cell: Cell, task: Task, seed: int) -> Setting:
 
 
 def _chosen(classifier: Any) -> dict[str, Any]:
-    """What a learned classifier was learned with, and what held-out points said of it where it was chosen by them."""
+    """The setting of a learned classifier, and its held-out result where it was chosen by that."""
     tried = [setting for setting in classifier.selection_ if setting["chosen"] and "prior" in setting]
     return {
         **{name: value for name, value in (tried[-1] if tried else {}).items() if name != "chosen"},
@@ -143,7 +143,7 @@ def _query_times(classifier: Any, task: Task) -> dict[str, float]:
     seconds = partial(best_seconds, clock=time.process_time)
     full = PrototypeClassifier(task.geometry, n_jobs=1).fit(task.X, task.y)
     few, many = _queries(task.X_test, len(task.X)), _queries(task.X_test, len(classifier.prototypes_))
-    searched = task.X_test[np.arange(max(len(few), LEAST_QUERIES)) % len(task.X_test)]
+    searched = task.X_test[np.arange(max(len(few), MIN_QUERIES)) % len(task.X_test)]
     geometry, n_jobs = task.geometry, classifier.n_jobs
     own = getattr(classifier, "geometry_", geometry)  # that it has chosen
     classifier.set_params(n_jobs=1)
@@ -164,14 +164,14 @@ def _query_times(classifier: Any, task: Task) -> dict[str, float]:
 
 
 def _queries(X: Array, n_points: int) -> Array:
-    """Rows of X, repeated where there are few, to time a search among so many points with."""
+    """Rows of X, repeated where there are few, to time a search among many points."""
     count = int(np.clip(_TIMED_PAIRS[X.ndim] // n_points, *_TIMED_QUERIES))
     count = min(count, max(_TIMED_QUERIES[0], _TIMED_BYTES // X[0].nbytes))
     return X[np.arange(count) % len(X)]
 
 
 def best_seconds(function: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """The shortest time of several calls, or that of one where it takes long enough to be trusted."""
+    """The shortest time of several calls, or of a single one that takes long enough to be trusted."""
     times: list[float] = []
     while len(times) < _REPEATS and sum(times) < _LONG_ENOUGH:
         start = clock()

@@ -18,10 +18,10 @@ from knnpress.files import check_folder, name_file
 class Record:
     """One run, as a line of ``records.jsonl`` has it: these fields are written, and these are read.
 
-    Times are in seconds, those of queries per query; None is unknown, and `ratio` None a size of its own.
-    `full_search_seconds` is that of the exact search that leaves out what cannot be nearest, `full_query_seconds` that
-    of all distances. `chosen` is what a learned model was learned with, `wrong_rows` the test points that it got wrong.
-    `reference_error` is that of full 1-NN on the same queries, where the method was not tried on all.
+    Times are in seconds, query times per query; None is unknown, and `ratio` None a size of its own.
+    `full_search_seconds` times the exact search that leaves out what cannot be nearest, `full_query_seconds` one by
+    all distances. `chosen` is the setting of a learned model, `wrong_rows` the test points that it got wrong.
+    `reference_error` is the error of full 1-NN on the same queries, where the method was not tried on all.
     """
 
     data: str
@@ -136,7 +136,7 @@ def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _fault(record: Any) -> str:
-    """What keeps a line from being a record that an experiment can go on from; nothing where all is well."""
+    """Why an experiment cannot go on from a line; empty where it can."""
     if not isinstance(record, dict):
         return "it is not a JSON object"
     for name in ("id", "plan"):
@@ -146,7 +146,7 @@ def _fault(record: Any) -> str:
 
 
 class Recorder:
-    """The results folder of a plan: refuses that of another, and appends records so that a kill loses at most one."""
+    """The results folder of a plan: refuses another plan's, and appends records so that a kill loses at most one."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
@@ -172,7 +172,7 @@ class Recorder:
         return read_records(self.path) if self.path.exists() else []
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write a record, and see it to the disk."""
+        """Write a record, and make sure that it is on disk."""
         fingerprint = self.fingerprints[record["data"], record["variant"]]
         line = json.dumps({"id": record["id"], "plan": fingerprint, **record}, allow_nan=False)
         try:

@@ -14,7 +14,7 @@ from knnpress.names import DESCRIPTORS, command_name, descriptor_class, same_nam
 from knnpress.names import METHODS as COMMAND_METHODS
 
 _NO_ARRAYS = ("LocalFeatures", "ContourPoints", "WordClouds")  # but clouds
-_MOST_SPLITS = 10_000
+_MAX_SPLITS = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Study:
     label_noise : float
         Share of training labels to replace by wrong ones.
     subset : int or None
-        Only so many points, drawn at random from each class.
+        Use only this many points, drawn at random from each class.
     train_share : float
         Share of the training points that are learned from, drawn at random from each class; all are tested.
     settings : mapping of str to mapping
@@ -176,8 +176,8 @@ def _check_numbers(table: dict[str, Any], where: str) -> None:
     ):
         raise ValueError(f"{where} has ratios {ratios!r}; give shares of the training set, e.g. [0.02, 0.04]")
     n_splits, subset = table.get("n_splits", 5), table.get("subset", 1)
-    if not isinstance(n_splits, int) or not 1 <= n_splits <= _MOST_SPLITS:
-        raise ValueError(f"{where} has n_splits {n_splits!r}; give 1 to {_MOST_SPLITS}")
+    if not isinstance(n_splits, int) or not 1 <= n_splits <= _MAX_SPLITS:
+        raise ValueError(f"{where} has n_splits {n_splits!r}; give 1 to {_MAX_SPLITS}")
     if not isinstance(subset, int) or subset < 1:
         raise ValueError(f"{where} has subset {subset!r}; give how many points to take, or leave it out")
     reg, noise = table.get("reg", 0.1), table.get("label_noise", 0.0)

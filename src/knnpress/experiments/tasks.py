@@ -17,6 +17,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from knnpress import datasets, descriptors
 from knnpress.datasets import Dataset, ImageDataset
+from knnpress.experiments.splits import divide
 from knnpress.experiments.study import Study
 from knnpress.files import replacing
 from knnpress.geometries import JBLD, Geometry, Sinkhorn
@@ -80,7 +81,7 @@ class Tasks:
         arrays = self._last[1]
         if study.train_share < 1:
             size = max(len(np.unique(arrays["y"])), round(study.train_share * len(arrays["y"])))
-            kept = _subset(data_rows(len(arrays["y"])), arrays["y"], size, self.seed + split)
+            kept = _subset(arrays["y"], size, self.seed + split)
             arrays = {**arrays, **{name: arrays[name][kept] for name in ("X", "y", "rows")}}
         y = arrays["y"]
         if study.label_noise:
@@ -120,7 +121,7 @@ class Tasks:
             from sklearn.datasets import load_digits
 
             images = load_digits().images / 16.0
-            kept = _subset(data_rows(len(images)), load_digits().target, study.subset, self.seed)
+            kept = _subset(load_digits().target, study.subset, self.seed)
             return [images[kept[row]] for row in rows]
         return []
 
@@ -135,7 +136,7 @@ class Tasks:
             raise FileNotFoundError(
                 f"{source} is not there; give a folder of images, a file of points, or one of {', '.join(_READERS)}"
             )
-        return _taken(data, _subset(data_rows(len(data.y)), data.y, subset, self.seed)) if subset else data
+        return _taken(data, _subset(data.y, subset, self.seed)) if subset else data
 
     def _divided(self, study: Study, split: int) -> dict[str, Array]:
         data = self.source(study.source, study.subset)
@@ -208,62 +209,6 @@ def _checked(data: Dataset, source: str) -> Dataset:
         raise type(error)(f"{source}: {error}") from error
 
 
-def divide(study: Study, data: Dataset | ImageDataset, seed: int) -> list[tuple[Indices, Indices]]:
-    """Rows to train on and rows to test on, for each split of a study."""
-    kind, y = study.splits, data.y
-    single = [data.class_names[c] for c in np.flatnonzero(np.bincount(y) == 1)]
-    if single and (kind == "half" or kind == "own"):
-        raise ValueError(
-            f"{study.name} has classes of a single point: {', '.join(map(repr, single[:5]))}"
-            f"{'' if len(single) <= 5 else ', …'}; add points, or remove them: a split needs one to learn from and one "
-            "to test on"
-        )
-    if kind == "half":
-        return _shuffled(y, study.n_splits, len(y) // 2, seed)
-    if kind == "own":
-        own = list(data.splits[: study.n_splits])
-        if not own:
-            raise ValueError(f"{study.name} has no splits of its own; choose another kind")
-        return own + _shuffled(y, study.n_splits - len(own), len(own[0][1]), seed)
-    if kind.endswith(" a class"):
-        count, most = int(kind.removesuffix(" a class")), int(np.bincount(y).max())
-        if count >= most:
-            raise ValueError(
-                f"{study.name} has splits {kind!r}, and its largest class has {most} points: none would be left to "
-                "test on; give fewer"
-            )
-        return [_per_class(y, count, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
-    if study.group is not None:
-        if study.group not in data.groups:
-            raise ValueError(f"{study.name} has no group {study.group!r}; it knows {', '.join(data.groups) or 'none'}")
-        groups = np.asarray(data.groups[study.group])
-        if kind.startswith("each "):
-            return [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in np.unique(groups)]
-        return [_half_of_groups(y, groups, np.random.default_rng([seed, k])) for k in range(study.n_splits)]
-    raise ValueError(f"{study.name} has splits {kind!r}; choose 'half', 'half by G', 'N a class', 'each G' or 'own'")
-
-
-def _shuffled(y: Indices, count: int, n_test: int, seed: int) -> list[tuple[Indices, Indices]]:
-    if count <= 0:
-        return []
-    return list(StratifiedShuffleSplit(count, test_size=n_test, random_state=seed).split(y, y))
-
-
-def _per_class(y: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    chosen = [rng.permutation(np.flatnonzero(y == c))[:count] for c in np.unique(y)]
-    train = np.sort(np.concatenate(chosen))
-    return train, np.setdiff1d(data_rows(len(y)), train)
-
-
-def _half_of_groups(y: Indices, groups: Array, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Half of the groups of each class to train on."""
-    train = np.zeros(len(y), dtype=bool)
-    for c in np.unique(y):
-        known = rng.permutation(np.unique(groups[y == c]))
-        train |= (y == c) & np.isin(groups, known[: -(-len(known) // 2)])
-    return np.flatnonzero(train), np.flatnonzero(~train)
-
-
 def _with_noise(y: Indices, share: float, rng: np.random.Generator) -> Indices:
     """Labels of which a share has been replaced by others, evenly drawn."""
     n_classes = int(y.max()) + 1
@@ -281,15 +226,11 @@ def _transformer(step: Mapping[str, Any], seed: int) -> Any:
     return made.set_params(random_state=seed) if "random_state" in made.get_params() else made
 
 
-def data_rows(n: int) -> Indices:
-    """All rows."""
-    return np.arange(n)
-
-
-def _subset(rows: Indices, y: Indices, size: int | None, seed: int) -> Indices:
-    if size is None or size >= len(rows):
-        return rows
-    return np.sort(next(StratifiedShuffleSplit(1, train_size=size, random_state=seed).split(rows, y))[0])
+def _subset(y: Indices, size: int | None, seed: int) -> Indices:
+    """Rows drawn with a share of each class; all, where that is no more."""
+    if size is None or size >= len(y):
+        return np.arange(len(y))
+    return np.sort(next(StratifiedShuffleSplit(1, train_size=size, random_state=seed).split(y, y))[0])
 
 
 def _taken(data: Any, rows: Indices) -> Any:

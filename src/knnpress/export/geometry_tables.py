@@ -23,7 +23,7 @@ from knnpress.typing import Array
 LANES = 4  # prototypes that are compared at a time
 _IN_RANGE = {"float64": (1e15, 16), "float32": (1e8, 4)}  # of pivots, and how many of such may be multiplied
 _LARGEST = 1e150  # entry of a vector, as `SquaredEuclidean` has it
-_MOST_COST = {"float64": 200.0, "float32": 40.0}  # in units of reg, beyond which scalings may leave the range
+_MAX_COST = {"float64": 200.0, "float32": 40.0}  # in units of reg, beyond which scalings may leave the range
 _FINEST = 1e-5  # L1 error of marginals that floats reach
 _BLOCK = 8  # bins, to a multiple of which rows of kernels are padded
 _TRIED = 24  # prototypes between which it is tried how far to overshoot
@@ -122,13 +122,13 @@ def _of_transport(model: Any, geometry: Any, dtype: str, move: Array | None) -> 
     Z, reg, value = model.prototypes_, geometry.effective_reg, geometry.value
     M = geometry._check_settings()
     d, cost = len(M), M / reg
-    if cost.max() > _MOST_COST[dtype]:
+    if cost.max() > _MAX_COST[dtype]:
         cure = (
-            "use dtype='float64', or a larger reg" if cost.max() <= _MOST_COST["float64"] else "learn with a larger reg"
+            "use dtype='float64', or a larger reg" if cost.max() <= _MAX_COST["float64"] else "learn with a larger reg"
         )
         raise ValueError(
             f"cannot export a Sinkhorn model whose largest cost is {cost.max():.0f} times reg: exp(-ground_cost / reg) "
-            f"would leave the range of {dtype} (up to {_MOST_COST[dtype]:.0f}); {cure}"
+            f"would leave the range of {dtype} (up to {_MAX_COST[dtype]:.0f}); {cure}"
         )
     width = -(-d // _BLOCK) * _BLOCK
     symmetric = bool((M == M.T).all())

@@ -16,13 +16,16 @@
 
 from __future__ import annotations
 
+from knnpress.geometries.airm import AIRM
 from knnpress.geometries.base import EmbeddedGeometry, Geometry, SmoothGeometry
 from knnpress.geometries.cloud_emd import CloudEMD
 from knnpress.geometries.clouds import CloudSinkhorn
+from knnpress.geometries.emd import EMD
 from knnpress.geometries.euclidean import SquaredEuclidean
 from knnpress.geometries.hellinger import Hellinger
-from knnpress.geometries.histogram import EMD, Sinkhorn
-from knnpress.geometries.spd import AIRM, JBLD, LogEuclidean
+from knnpress.geometries.jbld import JBLD
+from knnpress.geometries.log_euclidean import LogEuclidean
+from knnpress.geometries.sinkhorn import Sinkhorn
 from knnpress.geometries.tangent import Tangent
 
 __all__ = [
@@ -58,7 +61,7 @@ _BY_NAME: dict[str, type[Geometry]] = {
 
 
 def geometry_name(geometry: Geometry) -> str:
-    """The name of a geometry, such as "jbld"; of one that is not of knnpress, that of its class."""
+    """The name of a geometry, such as "jbld"; for one from elsewhere, the name of its class."""
     return next((name for name, cls in _BY_NAME.items() if type(geometry) is cls), type(geometry).__name__)
 
 

@@ -194,7 +194,7 @@ class SoftmaxChart:
 
 @dataclass(frozen=True)
 class RootChart:
-    r"""Histograms by the square roots of their bins, in units of those of the uniform histogram:
+    r"""Histograms by the square roots of their bins, relative to the roots of the uniform histogram:
 
     .. math:: h = \frac{w^2 + \epsilon}{s}, \quad s = \sum_k (w_k^2 + \epsilon), \qquad
               \frac{\partial L}{\partial w} = \frac{2 w}{s} \circ (g - \langle h, g \rangle), \qquad

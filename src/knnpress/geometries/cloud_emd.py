@@ -21,8 +21,7 @@ class CloudEMD(BaseEstimator):
     .. math:: \min_{T \ge 0} \sum_{lk} T_{lk}\, c(x_l, z_k) \quad \text{s.t.} \quad T 1 = a, \; T^\top 1 = b
 
     Needs the extra ``ot`` (``pip install knnpress[ot]``). Pairs are solved one after the other: this is for references
-    and small sets, and hundreds of times as slow as `CloudSinkhorn`. The centroid is that of `CloudSinkhorn` with
-    ``reg="auto"``.
+    and small sets, and hundreds of times as slow as `CloudSinkhorn`, whose centroid with ``reg="auto"`` it shares.
 
     Parameters
     ----------

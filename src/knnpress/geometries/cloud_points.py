@@ -8,7 +8,7 @@ import numpy as np
 
 from knnpress.clouds import Clouds
 from knnpress.geometries.cloud_costs import costs
-from knnpress.typing import Array
+from knnpress.typing import Array, Indices
 
 
 def as_clouds(X: Any) -> Clouds:
@@ -18,6 +18,27 @@ def as_clouds(X: Any) -> Clouds:
     n, k, d = X.shape
     points = np.ascontiguousarray(X[:, :, :-1]).reshape(n * k, d - 1)
     return Clouds._made_of(points, np.arange(n * k), k * np.arange(n + 1), np.ascontiguousarray(X[:, :, -1]).ravel())
+
+
+def cut(clouds: Clouds, most: int) -> list[slice]:
+    """Consecutive clouds with at most `most` points together, or one cloud with more."""
+    first, parts = 0, list[slice]()
+    while first < len(clouds):
+        last = max(first + 1, int(np.searchsorted(clouds.offsets, clouds.offsets[first] + most, "right")) - 1)
+        parts.append(slice(first, last))
+        first = last
+    return parts
+
+
+def cut_by_distinct(clouds: Clouds, most: int) -> list[slice]:
+    """All clouds at once where they have at most `most` distinct points; else as `cut` does."""
+    return [slice(0, len(clouds))] if len(np.unique(clouds.index)) <= most else cut(clouds, most)
+
+
+def distinct(clouds: Clouds) -> tuple[Array, Indices]:
+    """The distinct points of some clouds, (q, d), and which of them each of their points is."""
+    used, index = np.unique(clouds.index, return_inverse=True)
+    return clouds.table[used], index
 
 
 def k_means(points: Array, mass: Array, k: int, n_rounds: int = 10) -> Array:

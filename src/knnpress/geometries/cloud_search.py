@@ -1,4 +1,4 @@
-r"""The nearest of many clouds, exactly: what cheap bounds prove too far is never solved.
+r"""The nearest of many clouds, exactly: pairs that cheap bounds prove too far apart are never solved.
 
 Let x and z be clouds with weights a and b, C their costs, and OT the entropic transport at reg. Then
 
@@ -9,7 +9,7 @@ its two marginals, :math:`R = -\mathrm{reg} \sum_l a_l \log \sum_k b_k e^{-C_{lk
 side of z. R is the dual value of a potential that is zero, and not below the relaxed transport of the word mover's
 distance, :math:`\sum_l a_l \min_k C_{lk}`, since the soft minimum is not below the hard one.
 
-Of the divergence :math:`S = OT(x, z) - \frac12 OT(x, x) - \frac12 OT(z, z)` both hold with the self terms taken off.
+For the divergence :math:`S = OT(x, z) - \frac12 OT(x, x) - \frac12 OT(z, z)` both hold less the self terms.
 The first even holds as it is: squared costs part into those of the means and of the centred clouds, whose divergence is
 not negative. For plain distances the first reads :math:`\|m_x - m_z\| \le W`, and of S it holds only with the self
 terms taken off; for cosines it is that of half the squared distances between directions. S may be below W: a bound by W
@@ -18,63 +18,80 @@ alone would be wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from knnpress.clouds import Clouds
-from knnpress.typing import Array, Indices
+from knnpress.geometries.cloud_costs import Cost, costs, directions
+from knnpress.geometries.cloud_points import as_clouds, cut_by_distinct
+from knnpress.geometries.cloud_solver import Side, Solver, sub_blocks
+from knnpress.geometries.search import k_smallest
+from knnpress.typing import Array
 
-_MOST_COST = 690.0  # over reg, whose exponential is not zero; a smaller cost makes a bound lower, never wrong
+_WIDEST = 16384  # distinct points of Z whose costs are held at a time
+_MAX_COST = 690.0  # over reg, whose exponential is not zero; a smaller cost makes a bound lower, never wrong
 
 
-@dataclass(frozen=True)
-class Shelf:
-    """Some clouds of Z, from `start` to `stop`, with each of their different points once.
+class CloudSearch:
+    """Values between any X and all Z, of which only the k least for each X are sure to be finite.
 
-    Attributes
+    Parameters
     ----------
-    points : ndarray of shape (q, d)
-    index : ndarray
-        Row of `points` of each point of the clouds.
-    offsets, weights : ndarray
-    B : sparse array of shape (stop - start, q)
-        Weights by row of `points`.
+    Z : Clouds
+    k : int
+    cost : {"sqeuclidean", "euclidean", "cosine"}
+    solver : Solver
+    debiased : bool
+        Whether values are divergences.
     """
 
-    points: Array
-    index: Indices
-    offsets: Indices
-    weights: Array
-    start: int
-    stop: int
-    B: Any
+    def __init__(self, Z: Clouds, k: int, cost: Cost, solver: Solver, debiased: bool) -> None:
+        self.k, self.cost, self.solver, self.debiased = k, cost, solver, debiased
+        self.parts = [(columns, Side.of(Z[columns])) for columns in cut_by_distinct(Z, _WIDEST)]
+        self.widest = max(len(Z), *(len(z.points) for _, z in self.parts))
+        self.self_terms, self.means = self._self_terms(Z), means_of(Z, cost)
 
+    def __call__(self, X: Any) -> Array:
+        """Values of checked X, (n, m); infinity where a pair was found not to matter."""
+        clouds = as_clouds(X)
+        return np.concatenate([self._of_block(clouds[rows]) for rows in sub_blocks(clouds, self.widest)])
 
-def shelves(clouds: Clouds, most: int) -> list[Shelf]:
-    """All clouds, in parts of at most about `most` points, or all at once where they have no more different ones."""
-    if len(np.unique(clouds.index)) <= most:
-        cuts = [0, len(clouds)]
-    else:
-        cuts = [0]
-        while cuts[-1] < len(clouds):
-            last = int(np.searchsorted(clouds.offsets, clouds.offsets[cuts[-1]] + most, "right")) - 1
-            cuts.append(min(len(clouds), max(cuts[-1] + 1, last)))
-    return [_shelf(clouds[start:stop], start, stop) for start, stop in pairwise(cuts)]
+    def _self_terms(self, clouds: Clouds) -> Array:
+        return self.solver.self_terms(clouds, self.cost)[0] if self.debiased else np.zeros(len(clouds))
 
+    def _of_block(self, clouds: Clouds) -> Array:
+        x, reg, only_table = Side.of(clouds), self.solver.reg, list[Array]()
+        weights = x.weight_table
+        bias = 0.5 * (self._self_terms(clouds)[:, None] + self.self_terms)
 
-def _shelf(clouds: Clouds, start: int, stop: int) -> Shelf:
-    used, index = np.unique(clouds.index, return_inverse=True)
-    B = weights_of(index, clouds, len(used))
-    return Shelf(clouds.table[used], index, clouds.offsets, np.ascontiguousarray(clouds.weights), start, stop, B)
+        def costs_to(z: Side) -> Array:
+            if only_table:
+                return only_table[0]
+            C = costs(self.cost, x.points, z.points) / reg
+            if len(self.parts) == 1:
+                only_table.append(C)
+            return C
 
+        lower, largest = np.empty(bias.shape), 0.0
+        for columns, z in self.parts:
+            C = costs_to(z)
+            largest = max(largest, float(C.max()))
+            lower[:, columns] = reg * relaxed_transport(C, weights, z.weight_table)
+        slack = self.solver.tol * reg * largest  # what a marginal error of tol can take off a value
+        lower -= bias
+        np.maximum(lower, bounds_by_means(means_of(clouds, self.cost), self.means, self.cost, bias), out=lower)
+        lower -= slack
 
-def weights_of(index: Indices, clouds: Clouds, n_points: int) -> Any:
-    """Weights of clouds by the rows of a table of points, sparse (n, n_points)."""
-    return csr_array((clouds.weights, index, clouds.offsets), shape=(len(clouds), n_points))
+        def solve(wanted: Array, top: Array) -> Array:
+            limit = np.where(wanted, (top[:, None] + bias + slack) / reg, -np.inf)
+            D = np.full(limit.shape, np.inf)
+            for columns, z in self.parts:
+                if wanted[:, columns].any():
+                    D[:, columns] = self.solver.solve_some(costs_to(z), x, z, limit[:, columns])
+            return D - bias
+
+        return k_smallest(lower, np.full(len(clouds), np.inf), self.k, solve)
 
 
 def relaxed_transport(C: Array, A: Any, B: Any) -> Array:
@@ -83,11 +100,11 @@ def relaxed_transport(C: Array, A: Any, B: Any) -> Array:
     Parameters
     ----------
     C : ndarray of shape (p, q)
-        Costs over reg between the different points of X and of Z.
+        Costs over reg between the distinct points of X and of Z.
     A, B : sparse arrays of shape (n, p) and (m, q)
         Weights of the clouds.
     """
-    kernel = np.exp(-np.minimum(C, _MOST_COST))
+    kernel = np.exp(-np.minimum(C, _MAX_COST))
     from_x = A @ np.log(B @ kernel.T).T
     from_z = (B @ np.log(A @ kernel).T).T
     return -np.minimum(from_x, from_z)
@@ -102,3 +119,17 @@ def mean_bounds(X: Array, Z: Array, power: int) -> Array:
     squares -= 1e-13 * (squares_x[:, None] + squares_z)
     np.maximum(squares, 0.0, out=squares)
     return squares if power == 2 else np.sqrt(squares)
+
+
+def means_of(clouds: Clouds, cost: Cost) -> Array:
+    """Means of clouds, or of their directions where the cost sees only those, (n, d)."""
+    if cost != "cosine":
+        return clouds.means()
+    return Clouds._made_of(directions(clouds.table), clouds.index, clouds.offsets, clouds.weights).means()
+
+
+def bounds_by_means(X: Array, Z: Array, cost: Cost, bias: Array) -> Array:
+    """Lower bounds of values by the means of clouds, (n, m); `bias` is what self terms take off."""
+    if cost == "euclidean":
+        return mean_bounds(X, Z, 1) - bias
+    return (0.5 if cost == "cosine" else 1.0) * mean_bounds(X, Z, 2)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from knnpress import _core
 from knnpress.clouds import Clouds
 from knnpress.execution.threads import BLOCK_BYTES, map_blocks
 from knnpress.geometries.cloud_costs import Cost, cost_gradient, costs
-from knnpress.geometries.cloud_search import Shelf
+from knnpress.geometries.cloud_points import cut, cut_by_distinct, distinct
 from knnpress.typing import Array, Indices
 
 
@@ -29,12 +30,7 @@ class Target:
     @classmethod
     def parts(cls, clouds: Clouds, most: int) -> list[Target]:
         """All clouds, in parts of about `most` points."""
-        first, found = 0, []
-        while first < len(clouds):
-            last = max(first + 1, int(np.searchsorted(clouds.offsets, clouds.offsets[first] + most, "right")) - 1)
-            found.append(cls(clouds[first:last], first, last))
-            first = last
-        return found
+        return [cls(clouds[part], part.start, part.stop) for part in cut(clouds, most)]
 
     @property
     def offsets(self) -> Indices:
@@ -54,7 +50,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Side:
-    """Clouds of X, with each of their different points once."""
+    """Some clouds of X or Z, with each of their distinct points once."""
 
     points: Array
     index: Indices
@@ -63,34 +59,48 @@ class Side:
     @classmethod
     def of(cls, clouds: Clouds) -> Side:
         """These clouds."""
-        used, index = np.unique(clouds.index, return_inverse=True)
-        return cls(clouds.table[used], index, clouds)
+        return cls(*distinct(clouds), clouds)
+
+    @property
+    def weights(self) -> Array:
+        """Weights of all points of the clouds."""
+        return np.ascontiguousarray(self.clouds.weights)
+
+    @property
+    def weight_table(self) -> Any:
+        """Weights of the clouds by their distinct points, sparse (n, p)."""
+        shape = (len(self.clouds), len(self.points))
+        return csr_array((self.clouds.weights, self.index, self.clouds.offsets), shape=shape)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Costs over reg of the different points of some clouds of X to the points of a target."""
+    """Costs over reg of the distinct points of some clouds of X to the points of a target."""
 
     x: Side
-    cost: Array
+    target: Target
+    cost: Cost
+    reg: float
+    C: Array
 
-    def pullback(self, target: Target, potential: Array, W: Array, least: float, cost: Cost, reg: float) -> Array:
-        """Gradients of positions and weights, (q, d + 1)."""
-        plan, gradient = np.zeros_like(self.cost), np.zeros(len(target.weights))
-        x, weights = self.x.clouds.offsets, np.ascontiguousarray(self.x.clouds.weights)
+    @classmethod
+    def of(cls, x: Side, target: Target, cost: Cost, reg: float) -> Table:
+        """The table of some clouds of X and a target."""
+        C = costs(cost, x.points, target.points)
+        C /= reg
+        return cls(x, target, cost, reg, C)
+
+    def pullback(self, potential: Array, W: Array, least: float) -> Array:
+        """Gradients of positions and weights of the target, (q, d + 1)."""
+        target, plan = self.target, np.zeros_like(self.C)
+        gradient = np.zeros(len(target.weights))
         _core.clouds_pullback(
-            self.cost, self.x.index, x, weights, target.offsets, target.weights, potential, W, least, plan, gradient
+            *(self.C, self.x.index, self.x.clouds.offsets, self.x.weights, target.offsets, target.weights),
+            *(potential, W, least, plan, gradient),
         )
-        C = reg * self.cost if cost == "euclidean" else self.cost  # others do not need it
-        positions = cost_gradient(cost, self.x.points, target.points, C, plan)
-        return np.column_stack([positions, reg * gradient])
-
-
-def table_of(side: Side, target: Target, cost: Cost, reg: float) -> Table:
-    """Costs over reg between clouds of X and a target."""
-    C = costs(cost, side.points, target.points)
-    C /= reg
-    return Table(side, C)
+        C = self.reg * self.C if self.cost == "euclidean" else self.C  # others do not need it
+        positions = cost_gradient(self.cost, self.x.points, target.points, C, plan)
+        return np.column_stack([positions, self.reg * gradient])
 
 
 def each_part(function: Callable[[int], Any], n: int) -> list[Any]:
@@ -98,17 +108,9 @@ def each_part(function: Callable[[int], Any], n: int) -> list[Any]:
     return map_blocks(lambda one: function(one.start), [slice(part, part + 1) for part in range(n)])
 
 
-def sub_blocks(clouds: Clouds, n_columns: int) -> Iterator[slice]:
-    """Rows whose different points' costs to so many others take no more than a block's bytes."""
-    most, first = max(1, BLOCK_BYTES // (8 * n_columns)), 0
-    if len(np.unique(clouds.index)) <= most:
-        yield slice(0, len(clouds))
-        return
-    while first < len(clouds):
-        last = int(np.searchsorted(clouds.offsets, clouds.offsets[first] + most, "right")) - 1
-        last = min(len(clouds), max(first + 1, last))
-        yield slice(first, last)
-        first = last
+def sub_blocks(clouds: Clouds, n_columns: int) -> list[slice]:
+    """Rows whose distinct points have costs to `n_columns` others that take no more than a block's bytes."""
+    return cut_by_distinct(clouds, max(1, BLOCK_BYTES // (8 * n_columns)))
 
 
 @dataclass(frozen=True)
@@ -120,21 +122,21 @@ class Solver:
     max_iter: int
     loose: bool = False  # on the way of a descent the next step goes on from what was reached: nothing to warn of
 
-    def solve(self, table: Table, target: Target, potential: Array | None, warm: bool) -> Array:
+    def solve(self, table: Table, potential: Array | None, warm: bool) -> Array:
         """Dual values, (n, m); potentials are brought up to date."""
-        x, weights = table.x.clouds.offsets, np.ascontiguousarray(table.x.clouds.weights)
+        x, target = table.x, table.target
         value, _, error = _core.clouds(
-            *(table.cost, table.x.index, x, weights, target.offsets, target.weights),
+            *(table.C, x.index, x.clouds.offsets, x.weights, target.offsets, target.weights),
             *(potential, warm, self.tol, self.max_iter),
         )
         self._warn(error)
         return self.reg * value
 
-    def solve_some(self, costs: Array, index: Indices, clouds: Clouds, shelf: Shelf, limit: Array) -> Array:
-        """Dual values, (n, m), infinite where they are found to be above their limit (over reg)."""
+    def solve_some(self, costs: Array, x: Side, z: Side, limit: Array) -> Array:
+        """Dual values, (n, m), by costs over reg of distinct points; infinite where above their limit (over reg)."""
         value, _, error = _core.clouds(
-            *(costs, index, clouds.offsets, np.ascontiguousarray(clouds.weights), shelf.offsets, shelf.weights),
-            *(None, False, self.tol, self.max_iter, shelf.index, np.ascontiguousarray(limit)),
+            *(costs, x.index, x.clouds.offsets, x.weights, z.clouds.offsets, z.weights),
+            *(None, False, self.tol, self.max_iter, z.index, np.ascontiguousarray(limit)),
         )
         self._warn(error)
         return self.reg * value

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize
@@ -14,42 +13,22 @@ from sklearn.base import BaseEstimator
 from knnpress.clouds import LARGEST, Clouds, StoredClouds, equal_steps
 from knnpress.exceptions import InvalidPointError
 from knnpress.execution.threads import map_blocks
-from knnpress.geometries.base import (
-    Focus,
-    Geometry,
-    Linearization,
-    Linearize,
-    as_real_array,
-    check_stopping,
-    check_weights,
-    least_weight,
-)
+from knnpress.geometries.base import Geometry, Linearization, Linearize
 from knnpress.geometries.charts import CloudChart
-from knnpress.geometries.cloud_costs import Cost, costs, directions
-from knnpress.geometries.cloud_points import as_clouds, k_means, mass_of, n_dims
-from knnpress.geometries.cloud_search import mean_bounds, relaxed_transport, shelves, weights_of
-from knnpress.geometries.cloud_solver import Side, Solver, Table, Target, each_part, in_blocks, sub_blocks, table_of
-from knnpress.geometries.search import least_k
+from knnpress.geometries.checks import as_real_array, check_stopping, check_weights
+from knnpress.geometries.cloud_costs import Cost, costs
+from knnpress.geometries.cloud_linearization import LinearizedClouds, targets_of
+from knnpress.geometries.cloud_points import as_clouds, distinct, k_means, mass_of, n_dims
+from knnpress.geometries.cloud_search import CloudSearch
+from knnpress.geometries.cloud_solver import Side, Solver, Table, in_blocks, sub_blocks
 from knnpress.typing import Array, ArrayLike, Indices
 
 _AUTO_REG = 0.05  # of the median cost between points: 0.1 for word vectors of length one, on R8's training documents
-_MOST_POINTS = 1000  # that the median is taken of
-_MOST_OF_CENTROID = 100_000  # points; more would be no summary, and take all memory
-_CHUNK = 256  # points of Z whose costs are held at a time: threads share out such parts
-_KEPT_COSTS = 2**22  # numbers that are kept from values to their gradient
-_WIDEST = 16384  # different points of Z whose costs are held at a time in a search
-_LEAST_CLOUDS = 64  # of Z from which bounds are worth their time
+_MAX_POINTS = 1000  # that the median is taken of
+_MAX_CENTROID_POINTS = 100_000  # points; more would be no summary, and take all memory
+_MIN_CLOUDS = 64  # of Z from which bounds are worth their time
 _ROUNDS = 200  # of a barycenter's descent
-_LEAST_LENGTH = 1e-145  # whose square is still a number with all its digits
-
-
-@dataclass
-class _Memory:
-    """What a block of X keeps between steps: potentials of Z over reg, (n, q), and its self terms, (n,)."""
-
-    potential: Array
-    self_x: Array
-    kept: ClassVar[tuple[str, ...]] = ("potential",)
+_MIN_LENGTH = 1e-145  # whose square is still a number with all its digits
 
 
 class CloudSinkhorn(BaseEstimator):
@@ -160,7 +139,7 @@ class CloudSinkhorn(BaseEstimator):
         reg = self.reg
         if reg == "auto" and isinstance(X, StoredClouds):
             present = None if weights is None else np.flatnonzero(weights)
-            reg = self._usual_reg(X.some_points(_MOST_POINTS, present))
+            reg = self._usual_reg(X.some_points(_MAX_POINTS, present))
         return CloudSinkhorn(**{**params, "reg": self._resolved(X) if reg == "auto" else float(reg)})
 
     def pairwise(self, X: Any, Z: Any = None, n_jobs: int | None = None) -> Array:
@@ -218,10 +197,8 @@ class CloudSinkhorn(BaseEstimator):
 
     def distances_to(self, Z: Any) -> Callable[[Any], Array]:
         """For checked Z: a function from a checked block of X to its values to every Z."""
-        reg, targets = self._resolved(Z), Target.parts(as_clouds(Z), _CHUNK)
-        solver = Solver(reg, self.tol, self.max_iter)
-        debiased = self.value == "divergence"
-        self_z = [solver.self_terms(t.clouds, self.cost)[0] for t in targets] if debiased else []
+        solver, targets = self._solver(Z), targets_of(Z)
+        self_z = [solver.self_terms(t.clouds, self.cost)[0] for t in targets] if self._debiased else []
 
         def distances(X: Any) -> Array:
             clouds = as_clouds(X)
@@ -229,9 +206,9 @@ class CloudSinkhorn(BaseEstimator):
             for rows in sub_blocks(clouds, max(len(target.weights) for target in targets)):
                 side = Side.of(clouds[rows])
                 for target in targets:
-                    costs_of_target = table_of(side, target, self.cost, reg)
-                    D[rows, target.start : target.stop] = solver.solve(costs_of_target, target, None, False)
-            if debiased:
+                    table = Table.of(side, target, self.cost, solver.reg)
+                    D[rows, target.start : target.stop] = solver.solve(table, None, False)
+            if self._debiased:
                 self_x = solver.self_terms(clouds, self.cost)[0]
                 D -= 0.5 * (self_x[:, None] + np.concatenate(self_z))
             return D
@@ -244,68 +221,10 @@ class CloudSinkhorn(BaseEstimator):
         Bounds by means and by relaxed transport (see `knnpress.geometries.cloud_search`) show most pairs to be too far;
         the others are given up once their dual value, which never falls, does.
         """
-        reg, z = self._resolved(Z), as_clouds(Z)
-        if len(z) < _LEAST_CLOUDS:
+        clouds = as_clouds(Z)
+        if len(clouds) < _MIN_CLOUDS:
             return self.distances_to(Z)
-        parts = shelves(z, _WIDEST)
-        solver, debiased = Solver(reg, self.tol, self.max_iter), self.value == "divergence"
-        self_z = solver.self_terms(z, self.cost)[0] if debiased else np.zeros(len(z))
-        means_z = self._means(z)
-        width = max(len(z), *(len(part.points) for part in parts))
-
-        def block(clouds: Clouds) -> Array:
-            self_x = solver.self_terms(clouds, self.cost)[0] if debiased else np.zeros(len(clouds))
-            bias = 0.5 * (self_x[:, None] + self_z)
-            used, index = np.unique(clouds.index, return_inverse=True)
-            points, A = clouds.table[used], weights_of(index, clouds, len(used))
-            kept: dict[int, Array] = {}
-
-            def costs_of(p: int) -> Array:
-                C = kept.get(p)
-                if C is None:
-                    C = costs(self.cost, points, parts[p].points) / reg
-                    if len(parts) == 1:
-                        kept[p] = C
-                return C
-
-            lower, largest = np.empty((len(clouds), len(z))), 0.0
-            for p, part in enumerate(parts):
-                C = costs_of(p)
-                largest = max(largest, float(C.max()))
-                lower[:, part.start : part.stop] = reg * relaxed_transport(C, A, part.B)
-            slack = self.tol * reg * largest  # what a marginal error of tol can take off a value
-            lower -= bias
-            np.maximum(lower, self._mean_bounds(self._means(clouds), means_z, bias), out=lower)
-            lower -= slack
-
-            def solve(wanted: Array, top: Array) -> Array:
-                limit = np.where(wanted, (top[:, None] + bias + slack) / reg, -np.inf)
-                D = np.full(limit.shape, np.inf)
-                for p, part in enumerate(parts):
-                    own = slice(part.start, part.stop)
-                    if wanted[:, own].any():
-                        D[:, own] = solver.solve_some(costs_of(p), index, clouds, part, limit[:, own])
-                return D - bias
-
-            return least_k(lower, np.full(len(clouds), np.inf), k, solve)
-
-        def distances(X: Any) -> Array:
-            clouds = as_clouds(X)
-            return np.concatenate([block(clouds[rows]) for rows in sub_blocks(clouds, width)])
-
-        return distances
-
-    def _means(self, clouds: Clouds) -> Array:
-        """Means of clouds, or of their directions where the cost sees only those, (n, d)."""
-        if self.cost != "cosine":
-            return clouds.means()
-        return Clouds._made_of(directions(clouds.table), clouds.index, clouds.offsets, clouds.weights).means()
-
-    def _mean_bounds(self, X: Array, Z: Array, bias: Array) -> Array:
-        """What values are not below, by the means of clouds, (n, m)."""
-        if self.cost == "euclidean":
-            return mean_bounds(X, Z, 1) - bias
-        return (0.5 if self.cost == "cosine" else 1.0) * mean_bounds(X, Z, 2)
+        return CloudSearch(clouds, k, self.cost, self._solver(Z), self._debiased)
 
     @property
     def start_geometry(self) -> Geometry:
@@ -331,8 +250,8 @@ class CloudSinkhorn(BaseEstimator):
         for j in np.unique(own):
             rows = np.flatnonzero(own == j)
             clouds = as_clouds(X)[rows]
-            used, index = np.unique(clouds.index, return_inverse=True)
-            nearest = costs("sqeuclidean", clouds.table[used], start[j, :, :-1]).min(axis=1)
+            points, index = distinct(clouds)
+            nearest = costs("sqeuclidean", points, start[j, :, :-1]).min(axis=1)
             squares[rows] = np.add.reduceat(clouds.weights * nearest[index], clouds.offsets[:-1])
         mean = float(np.average(squares, weights=weight))
         return float(np.sqrt(mean)) if mean > 0 else 1.0
@@ -353,90 +272,37 @@ class CloudSinkhorn(BaseEstimator):
     def linearize(self, X: Any, Z: Array, memory: Any = None) -> Linearization:
         r"""Values and their derivative in the positions and weights of Z, (m, k, d + 1).
 
-        By the envelope theorem that of a position is the plan's, :math:`\sum_l T_{lk} \nabla_z c(x_l, z_k)`, and that
-        of a weight its potential, which is free by a constant: it is returned with mean zero.
+        By the envelope theorem the derivative in a position is the plan's,
+        :math:`\sum_l T_{lk} \nabla_z c(x_l, z_k)`, and in a weight its potential, which is free by a constant: it is
+        returned with mean zero.
         """
         return self.linearize_at(Z)(X, memory)
 
     def linearize_at(self, Z: Array, slack: float = 1.0) -> Linearize:
         """`linearize` at checked Z, for any block of X, solved to `slack` times `tol`."""
-        reg, targets = self._resolved(Z), Target.parts(as_clouds(Z), _CHUNK)
-        solver, debiased = Solver(reg, slack * self.tol, self.max_iter, slack > 1.0), self.value == "divergence"
-        m, k = Z.shape[:2]
-        self_z, self_gradient = np.zeros(m), np.zeros_like(Z)
-        if debiased:
-            terms = [solver.self_terms(target.clouds, self.cost, gradient=True) for target in targets]
-            self_z = np.concatenate([value for value, _ in terms])
-            self_gradient = np.concatenate([gradient for _, gradient in terms]).reshape(Z.shape)
+        return LinearizedClouds(Z, self.cost, self._solver(Z, slack), self._solver(Z), self._debiased)
 
-        def step(X: Any, memory: Any = None, focus: Focus | None = None) -> Linearization:
-            clouds = as_clouds(X)
-            warm = memory is not None and memory.potential.shape == (len(clouds), m * k)
-            if not warm:
-                self_x = np.zeros(len(clouds))
-                if debiased:
-                    exact = Solver(reg, self.tol, self.max_iter)
-                    self_x = exact.self_terms(clouds, self.cost)[0]
-                memory = _Memory(np.zeros((len(clouds), m * k)), self_x)
-            D = np.empty((len(clouds), m))
-            widest = max(len(target.weights) for target in targets)
-            sides = [(rows, Side.of(clouds[rows])) for rows in sub_blocks(clouds, widest)]
-            parts = [(rows, side, target) for rows, side in sides for target in targets]
-            few = sum(len(side.points) * len(target.weights) for _, side, target in parts) <= _KEPT_COSTS
-            tables: dict[int, Table] = {}
-            solved = memory
+    @property
+    def _debiased(self) -> bool:
+        return self.value == "divergence"
 
-            def table(part: int) -> Table:
-                _, side, target = parts[part]
-                made = tables.get(part) or table_of(side, target, self.cost, reg)
-                if few:
-                    tables[part] = made  # the pullback needs it again
-                return made
-
-            def solve(part: int) -> None:
-                rows, _, target = parts[part]
-                columns = slice(target.start * k, target.stop * k)
-                potential = np.ascontiguousarray(solved.potential[rows, columns])
-                D[rows, target.start : target.stop] = solver.solve(table(part), target, potential, warm)
-                solved.potential[rows, columns] = potential
-
-            each_part(solve, len(parts))
-            D -= 0.5 * (memory.self_x[:, None] + self_z)
-
-            def pullback(W: Array) -> Array:
-                least = least_weight(W)
-
-                def pull(part: int) -> Array:
-                    rows, _, target = parts[part]
-                    own = np.ascontiguousarray(W[rows, target.start : target.stop], np.float64)
-                    potential = np.ascontiguousarray(solved.potential[rows, target.start * k : target.stop * k])
-                    return table(part).pullback(target, potential, own, least, self.cost, reg)
-
-                gradient = np.zeros((m * k, Z.shape[2]))
-                for (_, _, target), part in zip(parts, each_part(pull, len(parts)), strict=True):
-                    gradient[target.start * k : target.stop * k] += part
-                gradient = gradient.reshape(Z.shape) - W.sum(axis=0)[:, None, None] * self_gradient
-                gradient[:, :, -1] -= gradient[:, :, -1].mean(axis=1, keepdims=True)
-                return gradient
-
-            return Linearization(D, pullback, memory)
-
-        return step
+    def _solver(self, Z: Any, slack: float = 1.0) -> Solver:
+        return Solver(self._resolved(Z), slack * self.tol, self.max_iter, slack > 1.0)
 
     def _resolved(self, X: Any) -> float:
         """`reg` in units of the ground cost."""
         if self.reg != "auto":
             return float(self.reg)
         clouds = as_clouds(X)
-        return self._usual_reg(clouds.table[clouds.index[equal_steps(len(clouds.index), _MOST_POINTS)]])
+        return self._usual_reg(clouds.table[clouds.index[equal_steps(len(clouds.index), _MAX_POINTS)]])
 
     def _usual_reg(self, points: Array) -> float:
         """A share of the median cost between points."""
         C = costs(self.cost, points, points)
-        shortest = _LEAST_LENGTH if self.cost == "euclidean" else _LEAST_LENGTH**2
+        shortest = _MIN_LENGTH if self.cost == "euclidean" else _MIN_LENGTH**2
         if self.cost != "cosine" and C.max() < shortest and (points != points[0]).any():
             raise InvalidPointError(
-                f"the points of X differ by less than {_LEAST_LENGTH:g}, whose square underflows; scale all points"
+                f"the points of X differ by less than {_MIN_LENGTH:g}, whose square underflows; scale all points"
             )
         positive = C[1e-12 * max(C.max(), 1e-300) < C]
         return _AUTO_REG * float(np.median(positive)) if positive.size else 1.0
@@ -453,13 +319,13 @@ class CloudSinkhorn(BaseEstimator):
             )
         check_stopping(self.tol, self.max_iter)
         whole = isinstance(self.n_points, (int, np.integer)) and not isinstance(self.n_points, bool)
-        if not whole or not 1 <= self.n_points <= _MOST_OF_CENTROID:
+        if not whole or not 1 <= self.n_points <= _MAX_CENTROID_POINTS:
             raise ValueError(
-                f"n_points is {self.n_points!r}; give how many points a centroid has, from 1 to {_MOST_OF_CENTROID}"
+                f"n_points is {self.n_points!r}; give how many points a centroid has, from 1 to {_MAX_CENTROID_POINTS}"
             )
 
     def _refuse_zeros(self, X: Clouds, name: str) -> None:
-        zero = (np.abs(X.table).max(axis=1) < _LEAST_LENGTH)[X.index]
+        zero = (np.abs(X.table).max(axis=1) < _MIN_LENGTH)[X.index]
         if zero.any():
             at = int(np.flatnonzero(zero)[0])
             cloud = int(np.searchsorted(X.offsets, at, "right")) - 1

@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError, how_many
-from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, as_real_array, check_weights, pairwise
+from knnpress.geometries.base import Focus, Geometry, Linearization, Linearize, pairwise
 from knnpress.geometries.charts import IdentityChart
+from knnpress.geometries.checks import as_real_array, check_weights
 from knnpress.typing import Array, ArrayLike
 
 _LARGEST = 1e150  # sums of squares of such numbers are still finite

@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError, how_many
-from knnpress.geometries.base import as_real_array, check_weights, pairwise
+from knnpress.geometries.base import pairwise
+from knnpress.geometries.checks import as_real_array, check_weights
 from knnpress.geometries.euclidean import SquaredEuclidean
-from knnpress.geometries.histogram import check_histograms
+from knnpress.geometries.histogram_checks import check_histograms
 from knnpress.typing import Array, ArrayLike
 
 

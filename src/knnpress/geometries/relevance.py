@@ -16,7 +16,7 @@ def channel_shares(X: Array, Z: Array) -> Array:
     .. math:: D_J - D_J^{(-k)} = \frac{1}{2} \log (X^{-1})_{kk} + \frac{1}{2} \log (Z^{-1})_{kk}
               - \log \left(\left(\tfrac{X + Z}{2}\right)^{-1}\right)_{kk}
 
-    which is never negative: a divergence of parts is at most that of the whole.
+    which is never negative: a divergence of parts is at most the divergence of the whole.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Exact search for the nearest of many points, by distances to a few of them, the pivots: what they prove too far is
-never computed.
+"""Exact search for the nearest of many points, by distances to a few of them, the pivots: distances that these prove
+too large are never computed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from knnpress import _core
 from knnpress.typing import Array, Indices
 
 N_PIVOTS = 64
-LEAST_POINTS, LEAST_QUERIES = 512, 64  # below these a plain search is as quick
+MIN_POINTS, MIN_QUERIES = 512, 64  # below these a plain search is as quick
 
 _FIRST = 4  # that look nearest, computed before the others are judged
 
@@ -59,7 +59,7 @@ def outside(box: tuple[Array, Array], features: Array) -> Array:
     return _core.box_gaps(*box, np.ascontiguousarray(features))
 
 
-def least_k(lower: Array, top: Array, k: int, solve: Callable[[Array, Array], Array]) -> Array:
+def k_smallest(lower: Array, top: Array, k: int, solve: Callable[[Array, Array], Array]) -> Array:
     """Distances of which the k least of every row are right; others may be infinity.
 
     Parameters

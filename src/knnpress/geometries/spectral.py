@@ -66,7 +66,7 @@ def eigh(X: Array, n_jobs: int | None = None) -> tuple[Array, Array]:
 
 
 def eigvalsh(X: Array, n_jobs: int | None = None) -> Array:
-    """Eigenvalues of X, (n, d, d), ascending, (n, d): those of `eigh`, in less time."""
+    """Eigenvalues of X, (n, d, d), ascending, (n, d), as from `eigh`, in less time."""
     X = _stack(X)
     if X.shape[1] > _WIDEST:
         return eigh(X, n_jobs)[0]

@@ -10,9 +10,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from knnpress.exceptions import InvalidPointError, how_many
-from knnpress.geometries.base import as_real_array, check_weights, pairwise
+from knnpress.geometries.airm import AIRM
+from knnpress.geometries.base import pairwise
+from knnpress.geometries.checks import as_real_array, check_weights
 from knnpress.geometries.euclidean import SquaredEuclidean
-from knnpress.geometries.spd import AIRM, JBLD, check_spd
+from knnpress.geometries.jbld import JBLD
+from knnpress.geometries.matrices import check_spd
 from knnpress.geometries.spectral import matrix_exp, matrix_inverse_sqrt, matrix_log, matrix_sqrt, whitened_log
 from knnpress.typing import Array, ArrayLike, Indices
 
@@ -145,7 +148,7 @@ class Tangent(BaseEstimator):
 
 @lru_cache(maxsize=16)
 def _whitener(reference: bytes, d: int) -> Array:
-    """The inverse root of a reference: the same for every query of a model, and dearer than one query."""
+    """The inverse root of a reference: the same for every query of a model, and costlier than one query."""
     found = matrix_inverse_sqrt(check_spd(np.frombuffer(reference).reshape(1, d, d), "reference", 1))[0]
     found.flags.writeable = False
     return found

@@ -1,4 +1,4 @@
-"""What tells one piece of work from another, as text: to see whether a file from before belongs to it."""
+"""Texts that tell one piece of work from another: whether a file from an earlier run belongs to it."""
 
 from __future__ import annotations
 

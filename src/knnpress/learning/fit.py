@@ -2,7 +2,7 @@
 
 `StochasticCompression` prepares a `View` (the training set under one geometry), perhaps a quick one, and calls `learn`.
 
-1. `selection.make_folds` says which points are held out. Where nothing is left to choose, or points are too few, all
+1. `folds.make_folds` says which points are held out. Where nothing is left to choose, or points are too few, all
    that is done is 4.
 2. `crossvalidation.choose`: for each setting of `selection.candidates` and each fold, `Trainer.scores` makes a start,
    descends, and scores the held-out points; first in the quick geometry, then a shortlist in the one wanted.
@@ -26,8 +26,9 @@ import numpy as np
 from knnpress.learning.checkpoint import Checkpoint
 from knnpress.learning.crossvalidation import Choice, choose
 from knnpress.learning.descent import DescentOptions, LabelledPrototypes, nearest_of_own_class
+from knnpress.learning.folds import make_folds
 from knnpress.learning.job import Constraints, Job, Progress, View
-from knnpress.learning.selection import HeldOutResult, Setting, Vote, make_folds
+from knnpress.learning.selection import HeldOutResult, Setting, Vote
 from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.learning.trainer import Trainer
 from knnpress.typing import Array, Callback, Labels
@@ -47,7 +48,7 @@ class Learned:
     setting : Setting
     vote : {"nearest", "soft"}
     temperature : float
-        Factor of the log-odds that makes probabilities those of held-out points.
+        Factor of the log-odds that makes probabilities right for held-out points.
     loss_curve : list of float
     reason : str
         Why the last descent ended.
@@ -122,9 +123,7 @@ def _descend_once(choice: Choice, job: Job) -> Learned:
     problem, gamma = trainer.problem(setting), trainer.gamma(setting)
 
     def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
-        found = problem.learn(
-            gamma, setting.prior, setting.smoothing, callback=job.progress.of_descent(), state=state, keep=keep
-        )
+        found = trainer.descend(problem, setting, gamma, None, state, keep)
         curve, reason = np.array(found.loss_curve), np.frombuffer(found.reason.encode(), np.uint8)
         return {"u": found.u, "curve": curve, "reason": reason}
 

@@ -30,14 +30,14 @@ class View:
     sample : LocalRows
         At most 20,000 points, in memory, that the start and the setting are chosen by.
     rows : Rows
-        All points, with class indices for labels, none of them without a point. Of a view that settings are only
-        searched in: the sample.
+        All points, with class indices for labels, each of which has a point. In a view that only serves the search for
+        settings: the sample.
     blocks : list of slice
         Of rows.
     make_start : callable
         From points in memory with their labels and a number of prototypes to a start.
     to_points : callable or None
-        From prototypes of this view to those of the geometry that it is a quick view of.
+        From prototypes of this view to prototypes under the geometry for which this is the quick view.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Constraints:
     Attributes
     ----------
     settings : dict
-        Of names and values of `Setting`.
+        Fields of `Setting` that are fixed, with their values.
     gamma : float or None
     vote : {"nearest", "soft"} or None
     allow_one_per_class : bool
@@ -100,7 +100,7 @@ class Job:
 
 
 class Progress:
-    """One count of iterations over all descents, for a user's callback; `reported` is that of the checkpoint."""
+    """One count of iterations over all descents, for a user's callback; `reported` is kept in the checkpoint."""
 
     def __init__(self, callback: Callback | None, reported: dict[str, int]) -> None:
         self.callback, self.reported, self.n_notes = callback, reported, 0
@@ -120,7 +120,7 @@ class Progress:
         return report
 
     def note(self, metric: str, summary: dict[str, Any]) -> None:
-        """Tell a setting's held-out error, unless that was done before the fit was interrupted."""
+        """Report a setting's held-out error, unless that was done before an interruption."""
         self.n_notes += 1
         if self.callback is not None and self.n_notes > self.reported["notes"]:
             self.reported["notes"] = self.n_notes

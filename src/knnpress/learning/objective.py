@@ -204,7 +204,7 @@ class _Terms:
         return reach
 
     def focus(self, same: Array, reach: Array | None) -> Focus | None:
-        """The pairs that are not negligible in both softmaxes, over all prototypes and over those of the own class.
+        """The pairs that are not negligible in both softmaxes: over all prototypes, and over the point's own class.
 
         None where every point needs all its pairs, for the smoothing; otherwise those that count in it do.
         """

@@ -9,7 +9,7 @@ import numpy as np
 from knnpress.geometries.base import SmoothCloudGeometry, SmoothGeometry
 from knnpress.typing import Array, Indices
 
-_MOST_POINTS = 500  # that the spread is measured by
+_MAX_POINTS = 500  # that the spread is measured by
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def spread(X: Array, weight: Array | None, start: Array, own: Indices, geometry:
     """
     if isinstance(geometry, SmoothCloudGeometry):
         return geometry.spread(X, weight, start, own)
-    some = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MOST_POINTS)).astype(np.intp))
+    some = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MAX_POINTS)).astype(np.intp))
     begin = start[own[some]]
     chart = geometry.chart(begin)
     squares = ((chart.to_theta(X[some]) - chart.to_theta(begin)) ** 2).sum(axis=1)

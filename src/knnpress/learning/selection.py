@@ -1,8 +1,7 @@
-"""Which setting serves points that were not learned from best: folds, candidates, one paired comparison."""
+"""Which setting serves held-out points best: candidates, their results, one paired comparison."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -10,23 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from knnpress.learning.loss import log_softmax
-from knnpress.typing import Array, Indices, Labels
+from knnpress.typing import Array, Indices
 
 Vote = Literal["nearest", "soft"]
 
-_N_FOLDS = 5
-_ENOUGH_HELD_OUT = 200  # points; fifths are held out in turn until so many have been
 _HOPELESS = 2.0  # standard errors by which a setting may trail before its other folds, or weaker priors, are left out
-_LEAST_LOG = np.log(1e-12)  # of a probability: a class may have no prototypes
+_MIN_LOG = np.log(1e-12)  # of a probability: a class may have no prototypes
 _TEMPERATURES = (1e-3, 1e2)  # factors of the scores: log-odds are multiplied by a temperature here, not divided
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a descent depends on, beside the data.
+    """What a descent depends on besides the data.
 
     Attributes
     ----------
@@ -112,8 +108,8 @@ class HeldOutResult:
     def losses(self, vote: Vote, label_noise: float, n_folds: int | None = None) -> Array:
         """Loss of each point when scores are multiplied by whatever number suits all of them best.
 
-        The loss is that of learning, without smoothing. The number makes settings comparable, since sharpness and
-        smoothing change the scale of scores more than their order.
+        The loss is the one that learning minimises, without smoothing. The number makes settings comparable, since
+        sharpness and smoothing change the scale of scores more than their order.
         """
         key = (vote, label_noise, self.n_folds if n_folds is None else n_folds)
         if key not in self._losses:
@@ -132,7 +128,7 @@ class HeldOutResult:
         return at(_best_temperature(lambda t: float(points.weight @ at(t))))
 
     def temperature(self, vote: Vote) -> float:
-        """What to multiply scores by, so that probabilities are those of the held-out points.
+        """What to multiply scores by, so that probabilities are right for the held-out points.
 
         It has the least log loss where each of N points counts N + 1 parts for its own class and one part for each
         other (Platt 1999): thirty points that are all right do not make the next one certain.
@@ -144,13 +140,13 @@ class HeldOutResult:
 
         def loss(temperature: float) -> float:
             logits = temperature * scores
-            log_p = np.maximum(logits - log_softmax(logits)[0][:, None], _LEAST_LOG)
+            log_p = np.maximum(logits - log_softmax(logits)[0][:, None], _MIN_LOG)
             return float(-(points.weight @ (target * log_p).sum(axis=1)))
 
         return _best_temperature(loss)
 
     def summary(self, vote: Vote, label_noise: float) -> dict[str, Any]:
-        """As it stands in ``selection_``."""
+        """The result as one entry of ``selection_``."""
         points = self.points()
         wrong = self.errors(vote).astype(float)
         error, standard_error = mean_and_standard_error(wrong, points)
@@ -238,7 +234,7 @@ def candidates(
 
 
 def settings_between(default: Setting, other: Setting) -> list[Setting]:
-    """The default, the default with each prior on the way to that of the other, and the other."""
+    """The default, the default with each prior between its own and the other's, and the other."""
     priors = sorted({default.prior, *SEARCH_GRID["prior"], other.prior}, reverse=other.prior < default.prior)
     way = priors[priors.index(default.prior) : priors.index(other.prior) + 1]
     return list(dict.fromkeys([*(replace(default, prior=prior) for prior in way), other]))
@@ -262,45 +258,7 @@ def is_hopeless(one: HeldOutResult, other: HeldOutResult, vote: Vote, label_nois
 
 
 def better_vote(result: HeldOutResult, label_noise: float) -> Vote:
-    """The soft vote, which is what was learned, unless that of the nearest prototype `is_better`."""
+    """The soft vote, which learning optimises, unless the vote of the nearest prototype `is_better`."""
     votes: tuple[Vote, Vote] = ("soft", "nearest")
     soft, nearest = (result.losses(vote, label_noise) for vote in votes)
     return "nearest" if is_better(nearest, soft, result.points()) else "soft"
-
-
-def make_folds(y: Labels, groups: Array | None, seed: int) -> list[tuple[Indices, Indices]]:
-    """Rows to learn from and rows held out, fold by fold; none where there are too few points to hold any out.
-
-    Fifths with a share of each class, until 200 points have been held out; with groups, all five fifths, because points
-    of one group are not independent. A class of one point, or in one group alone, is always learned from.
-    """
-    _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    everything = np.arange(len(y))
-    if groups is not None and len(np.unique(groups)) == 1:
-        warnings.warn("groups has one group only; folds are stratified instead", stacklevel=2)
-        groups = None
-    if groups is None:
-        divided = np.flatnonzero(counts[codes] > 1)
-        n_folds = min(_N_FOLDS, int(counts.max()))
-    else:
-        kinds = np.unique(np.stack([codes, np.unique(groups, return_inverse=True)[1]]), axis=1)
-        alone = np.bincount(kinds[0], minlength=len(counts)) == 1
-        divided = np.flatnonzero(~alone[codes])
-        n_folds = min(_N_FOLDS, len(np.unique(groups[divided])) if len(divided) else 0)
-    if n_folds < 2 or len(divided) < n_folds:
-        return []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # classes smaller than the folds are in some of them only
-        if groups is None:
-            split = StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(divided, codes[divided])
-        else:
-            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
-            split = splitter.split(divided, codes[divided], groups[divided])
-        held_out = [divided[out] for _, out in split]
-    folds = [(np.setdiff1d(everything, out), out) for out in held_out if len(out)]
-    # a fold must leave something to learn from of every class
-    folds = [(kept, out) for kept, out in folds if len(np.unique(codes[kept])) == len(counts)]
-    if groups is not None:
-        return folds
-    enough = np.searchsorted(np.cumsum([len(out) for _, out in folds]), _ENOUGH_HELD_OUT) + 1
-    return folds[:enough]

@@ -1,4 +1,4 @@
-"""What learns any setting on one training set, whole or without a fold: where each begins, and where it ends."""
+"""Learning with any setting on one training set, whole or without a fold: where descents begin, and where they end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from knnpress.execution.rows import LocalRows
 from knnpress.geometries.base import SmoothGeometry
 from knnpress.learning.descent import LabelledPrototypes, Problem
 from knnpress.learning.job import Job, View
+from knnpress.learning.optim import Optimum
 from knnpress.learning.selection import Setting
 from knnpress.learning.state import Arrays, DescentState, SaveState
 from knnpress.neighbors import ByClass
@@ -64,20 +65,28 @@ class Trainer:
         start = self._single(plain) if setting.start == "single" else plain
         return self.job.constraints.gamma_at(start.usual_gamma, setting)
 
+    def descend(
+        self,
+        problem: Problem,
+        setting: Setting,
+        gamma: float,
+        begin: Array | None,
+        state: DescentState | None,
+        keep: SaveState | None,
+    ) -> Optimum:
+        """One descent, followed by the user's callback; None for `begin`: from the start."""
+        follow = self.job.progress.of_descent()
+        return problem.learn(
+            gamma, setting.prior, setting.smoothing, begin=begin, callback=follow, state=state, keep=keep
+        )
+
     def scores(self, setting: Setting, held_out: LocalRows, n_classes: int) -> tuple[Array, Array]:
-        """What the classes score with held-out points, by the nearest and by the soft vote, (n, C) each."""
+        """Scores of the classes for held-out points, by the nearest and by the soft vote, (n, C) each."""
         problem, gamma = self.problem(setting), self.gamma(setting)
 
         def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
-            found = problem.learn(
-                gamma,
-                setting.prior,
-                setting.smoothing,
-                begin=self._warm_start(problem, setting, gamma),
-                callback=self.job.progress.of_descent(),
-                state=state,
-                keep=keep,
-            )
+            begin = self._warm_start(problem, setting, gamma)
+            found = self.descend(problem, setting, gamma, begin, state, keep)
             Z, labels = problem.scale.points(found.u), problem.start.labels
             D = _distances(held_out, self.view.geometry, Z)
             nearest, soft = ByClass.of(labels, n_classes).scores(D, gamma)
@@ -115,9 +124,8 @@ class Trainer:
             start, unit = self.start(n_prototypes), None
             n_classes = int(start.labels.max()) + 1
             if n_prototypes > n_classes and self.job.constraints.settings.get("start") != "given":
-                unit = self._problem_from_centroids(
-                    n_classes
-                ).scale.unit  # so that a prior means the same whatever their number
+                # so that a prior means the same however many prototypes there are
+                unit = self._problem_from_centroids(n_classes).scale.unit
             self.problems[n_prototypes] = self._problem(start, unit)
         return self.problems[n_prototypes]
 
@@ -140,15 +148,7 @@ class Trainer:
             gamma = self.job.constraints.gamma_at(single.usual_gamma, setting)
 
             def descend(state: DescentState | None, keep: SaveState | None) -> Arrays:
-                found = single.learn(
-                    gamma,
-                    setting.prior,
-                    setting.smoothing,
-                    callback=self.job.progress.of_descent(),
-                    state=state,
-                    keep=keep,
-                )
-                return {"u": found.u}
+                return {"u": self.descend(single, setting, gamma, None, state, keep).u}
 
             learned = single.scale.points(self.job.checkpoint.step(descend)["u"])
             start = _grow(self.view.geometry, plain.start, single.start, learned)

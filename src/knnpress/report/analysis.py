@@ -55,7 +55,7 @@ class Case:
         return bool(mine) and len(splits) == self._most_splits and max(r.n_test for r in mine) == self._most_queries
 
     def per_split(self, method: str, ratio: float | None, figure: Callable[[Record], float | None]) -> dict[int, float]:
-        """A figure by split; that of several seeds is averaged first."""
+        """A figure by split, averaged over seeds first."""
         found: dict[int, list[float]] = {}
         for record in self.records(method, ratio):
             value = figure(record)
@@ -193,7 +193,7 @@ class Verdict:
 
 
 def margin(full: Summary) -> float:
-    """How much more error than the full set's is let pass: half a point, or one where that is above 10 %."""
+    """How much more error than the full set's is accepted: half a point, or one point above 10 % of errors."""
     return 0.01 if full.mean > 0.1 else 0.005
 
 

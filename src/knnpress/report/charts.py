@@ -13,7 +13,7 @@ from knnpress.report.curves import Series, alt_text, curves_of
 from knnpress.report.statistics import COVERED_TEXT
 from knnpress.report.svg import element, label, marker, swatch_marks
 
-#: Of a chart on a screen and on a phone: text is as large on both
+#: Width of a chart on a screen and on a phone: text has the same size on both
 WIDTHS = (1000, 346)
 _LINE = 19  # pixels from one line of a key to the next
 

@@ -10,7 +10,7 @@ from knnpress.pictures import correlation, heat, image, shades
 from knnpress.report.read import Exhibit
 from knnpress.typing import Array
 
-_MOST_PICTURES, _MOST_IMAGES = 100, 24
+_MAX_PICTURES, _MAX_IMAGES = 100, 24
 _MAP, _EDGE = 560, 16  # pixels of the map and of its edge
 
 
@@ -78,7 +78,7 @@ def gallery_of(exhibit: Exhibit, images: bool) -> Gallery | None:
     points, labels = exhibit.get("prototypes", (2, 3)), _labels(exhibit, "prototype_labels")
     if points is None or labels is None or len(points) != len(labels) or not _numeric(points):
         return None
-    order = np.argsort(labels, kind="stable")[:_MOST_PICTURES]
+    order = np.argsort(labels, kind="stable")[:_MAX_PICTURES]
     grid = exhibit.get("grid", (1,))
     if points.ndim == 3 and points.shape[1] == points.shape[2]:
         kind, shown = "correlation", [heat(correlation(points[k])) for k in order]
@@ -160,7 +160,7 @@ def montage_of(exhibit: Exhibit, images: bool) -> list[tuple[Array, int]]:
         return []
     shown = [(image(pictures[k]), int(labels[k])) for k in np.argsort(labels, kind="stable")]
     whole = [(picture, label) for picture, label in shown if picture is not None]
-    spread = sorted({round(k) for k in np.linspace(0, len(whole) - 1, _MOST_IMAGES)}) if whole else []
+    spread = sorted({round(k) for k in np.linspace(0, len(whole) - 1, _MAX_IMAGES)}) if whole else []
     return [whole[k] for k in spread]
 
 

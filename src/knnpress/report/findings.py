@@ -10,7 +10,7 @@ from knnpress.report.message import Message, message_of
 from knnpress.report.pooled import Ranks, rank_methods
 from knnpress.report.read import Results
 
-#: Data sets from which on a report begins with all of them
+#: From this many data sets on, a report begins with all of them together
 MANY = 3
 
 

@@ -53,7 +53,7 @@ def points_of(case: Case) -> list[Point]:
 
 
 def front(places: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of (cost, error), those that no other has both at most the cost and less error than.
+    """The pairs (cost, error) to which no other has less error at no more cost.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def wins_of(case: Case) -> list[Win]:
 
 
 def wins_said(wins: list[Win], cells: list[AgainstFull]) -> str:
-    """In how many cells somebody wins, and who how often; empty where nothing can be told."""
+    """In how many cells another method wins, and which ones how often; empty where nothing can be told."""
     n = sum(cell.comparison.judged for cell in cells)
     if not n:
         return ""

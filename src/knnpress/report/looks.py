@@ -147,7 +147,7 @@ def is_full(method: str) -> bool:
 
 
 def family_of(method: str) -> str:
-    """The role of a method, a key of `FAMILIES`; a name never heard of counts as what people use."""
+    """The role of a method, a key of `FAMILIES`; an unknown name counts as what people use."""
     known = _METHODS.get(method)
     return known.role if known else "today"
 
@@ -165,7 +165,7 @@ def method_words(method: str) -> str:
 
 
 def method_order(methods: Iterable[str]) -> list[str]:
-    """Full kNN, ours, the paper's settings, the others as known, then names never heard of, then other full sets."""
+    """Full kNN, ours, the paper's settings, the other known methods, then unknown names, then other full sets."""
     known = list(_METHODS)
 
     def place(method: str) -> tuple[int, int, str]:
@@ -176,7 +176,7 @@ def method_order(methods: Iterable[str]) -> list[str]:
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:
-    """A look for each method; those never heard of get what is left, in order."""
+    """A look for each method; unknown ones get the looks that are left, in order."""
     order = method_order(methods)
     spare = {
         method: Look(_COLOURS[k % len(_COLOURS)], _DASHES[k % len(_DASHES)], _MARKERS[k % len(_MARKERS)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from knnpress.experiments.records import Record
 from knnpress.report.analysis import AgainstFull, Case, cells_of
 from knnpress.report.looks import metric_words
-from knnpress.report.statistics import LEAST_SPLITS, Summary
+from knnpress.report.statistics import MIN_SPLITS, Summary
 
 _NOUNS = {"covariance": "covariances", "histogram": "histograms"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -85,10 +85,10 @@ def _judgement(cell: AgainstFull) -> str:
     """Whether chance could make the difference in errors, by test points where the records name them."""
     comparison, n = cell.comparison, cell.comparison.n
     splits = f"{_NUMBERS[n] if n < len(_NUMBERS) else n} split{'s' * (n > 1)} into training and test points"
-    if n < LEAST_SPLITS:
+    if n < MIN_SPLITS:
         return (
             f"Measured on {splits}: too few to tell a real difference from luck; "
-            f"{_NUMBERS[LEAST_SPLITS]} or more would be needed."
+            f"{_NUMBERS[MIN_SPLITS]} or more would be needed."
         )
     pooled = cell.case.pooled((str(cell.case.ours), cell.ratio), ("full", None))
     if pooled is not None:

@@ -23,13 +23,13 @@ from knnpress.report.message import Message
 from knnpress.report.paper import CITATION, PAPER
 from knnpress.report.pooled import Ranks
 from knnpress.report.read import DataSet, Exhibit, Results
-from knnpress.report.statistics import COVERED_TEXT, LEAST_SPLITS, LEVEL_TEXT, WIDEST
+from knnpress.report.statistics import COVERED_TEXT, LEVEL_TEXT, MIN_SPLITS, WIDEST
 from knnpress.report.svg import element, swatch
 from knnpress.report.table import Table, as_html
 from knnpress.typing import Array
 
-_MOST_CLASSES = 20  # beyond which a confusion matrix is a picture
-_MOST_ROWS = 12  # beyond which a table is folded
+_MAX_CLASSES = 20  # beyond which a confusion matrix is a picture
+_MAX_ROWS = 12  # beyond which a table is folded
 
 
 def make_page(found: Findings, images: bool = True) -> str:
@@ -98,7 +98,7 @@ def _overall(findings: Findings) -> dict[str, Any]:
         "first": first,
         "verdict": findings.verdict.sentence(),
         "wins_said": wins_said(findings.wins, findings.verdict.cells),
-        "wins": as_html(wins, fold=len(wins.groups[0][1]) > _MOST_ROWS) if wins else "",
+        "wins": as_html(wins, fold=len(wins.groups[0][1]) > _MAX_ROWS) if wins else "",
         "tables": shown,
         "ranks": None,
     }
@@ -226,7 +226,7 @@ def _confusion(data: DataSet, matrix: Array, what: str) -> tuple[list[list[int]]
     told = f"{what}, {total - right} errors in {total} test points of the first split. " + (
         f"Most often: {most}." if most else ""
     )
-    if n <= _MOST_CLASSES:
+    if n <= _MAX_CLASSES:
         return counts, None, told
     share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     signed = np.where(np.eye(n, dtype=bool), -share, np.sqrt(share))
@@ -252,7 +252,7 @@ def _notes(results: Results, cases: dict[str, list[Case]]) -> dict[str, Any]:
     """How to read the page, settings and failures, and how the runs were made."""
     said = [
         f"Counts are of the plain experiments; variants do not count. Significance is by the {tables.TEST}, one-sided "
-        f"for “ours errs more” at {LEVEL_TEXT}; intervals are two-sided, {COVERED_TEXT}. Fewer than {LEAST_SPLITS} "
+        f"for “ours errs more” at {LEVEL_TEXT}; intervals are two-sided, {COVERED_TEXT}. Fewer than {MIN_SPLITS} "
         f"splits are not judged, nor are differences that are neither clear nor known to {100 * WIDEST:g} points. "
         "Whether a difference could be luck is said by the sign test over test points, each counted once for the "
         "method that was right on it more often, where the records name the points. Standard deviations are over "

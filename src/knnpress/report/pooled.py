@@ -16,7 +16,7 @@ from knnpress.typing import Array
 #: Differences of error that count as none
 ROPE = 0.005
 _SAMPLES = 20_000  # of the weights of data sets
-_LEAST = 3  # methods, and data sets
+_MIN_RANKED = 3  # methods, and data sets
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Ranks:
     ranks : dict of str to float
         The best first.
     scores : dict of str to list of float
-        Errors, data set by data set: of a method with sizes, the mean over those of the plan.
+        Errors, data set by data set; for a method with sizes, the mean over the plan's sizes.
     data : list of str
         Titles of the data sets.
     p : float
@@ -71,9 +71,9 @@ def rank_methods(plain: list[Case]) -> Ranks | None:
         return None
     titles = sorted(scores, key=lambda title: -len(scores[title]))
     best: tuple[int, list[str], list[str]] = (0, [], [])
-    for n in range(_LEAST, len(titles) + 1):  # as many data sets times methods as there can be
+    for n in range(_MIN_RANKED, len(titles) + 1):  # as many data sets times methods as there can be
         methods = [name for name in scores[titles[0]] if all(name in scores[title] for title in titles[:n])]
-        if len(methods) >= _LEAST and n * len(methods) >= best[0]:
+        if len(methods) >= _MIN_RANKED and n * len(methods) >= best[0]:
             best = n * len(methods), titles[:n], methods
     _, used, methods = best
     if not used:

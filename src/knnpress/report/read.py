@@ -63,7 +63,7 @@ class Exhibit:
     script: str = ""
 
     def get(self, name: str, ndim: tuple[int, ...]) -> Array | None:
-        """An array that is there, is not empty and has so many dimensions; None otherwise."""
+        """An array that is there, is not empty and has one of these numbers of dimensions; None otherwise."""
         array = self.arrays.get(name)
         return array if array is not None and array.ndim in ndim and array.size else None
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from scipy.stats import binomtest
 from scipy.stats import t as student
 
-#: Below so many splits their spread says next to nothing: with two, the interval is nine times as wide as with five
-LEAST_SPLITS = 4
+#: With fewer splits their spread says next to nothing: with two, the interval is nine times as wide as with five
+MIN_SPLITS = 4
 #: Where a difference is not significant, how far its interval may reach to either side for that to say anything
 WIDEST = 0.1
 #: What is significant: the chance of a difference that large, if there were none, is below this
@@ -59,7 +59,7 @@ class Comparison:
         if self.low is None or self.high is None or self.p_worse is None or self.p_better is None:
             return False
         clear = min(self.p_worse, self.p_better) < LEVEL
-        return self.n >= LEAST_SPLITS and (clear or self.high - self.low <= 2 * WIDEST)
+        return self.n >= MIN_SPLITS and (clear or self.high - self.low <= 2 * WIDEST)
 
     @property
     def worse(self) -> bool | None:

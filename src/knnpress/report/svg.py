@@ -1,4 +1,4 @@
-"""Elements of SVG as text in which nothing that is said can be taken for markup."""
+"""Elements of SVG, in which text can never be taken for markup."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from knnpress.geometries.base import Geometry, SmoothGeometry, distance_matrix
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-_MOST_SEEDS, _MOST_SERVED = 256, 2048  # points of a class that may start a cluster, and that judge it
+_MAX_SEEDS, _MAX_SERVED = 256, 2048  # points of a class that may start a cluster, and that judge it
 _ROUNDS = 2  # of giving more prototypes to the classes that err
-_SLACK = 10.0  # errors may be counted by distances solved more loosely than those of a descent's first steps
+_SLACK = 10.0  # distances that errors are counted by may be solved more loosely than in a descent's first steps
 
 
 class ClassCentroids(BaseEstimator):
@@ -93,7 +93,7 @@ def _seeds(X: Array, weight: Array, k: int, geometry: Geometry, n_jobs: int | No
 
     Nothing is drawn at random, so that no start depends on the order of the points.
     """
-    candidates, served = (_evenly(len(X), max(k, most)) for most in (_MOST_SEEDS, _MOST_SERVED))
+    candidates, served = (_evenly(len(X), max(k, most)) for most in (_MAX_SEEDS, _MAX_SERVED))
     D = distance_matrix(geometry, X[served], X[candidates], n_jobs)
     left = np.full(len(served), np.inf)
     chosen: list[int] = []
@@ -106,7 +106,7 @@ def _seeds(X: Array, weight: Array, k: int, geometry: Geometry, n_jobs: int | No
 
 
 def _evenly(n: int, most: int) -> Indices:
-    """At most so many of n rows, evenly spaced."""
+    """At most `most` of n rows, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 

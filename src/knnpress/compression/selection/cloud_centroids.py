@@ -17,7 +17,7 @@ from knnpress.geometries.cloud_points import k_means, mass_of
 from knnpress.neighbors import nearest
 from knnpress.typing import Array, Callback, Indices, Labels
 
-_MOST_POINTS = 4000  # of a group, the heaviest ones, are given to k-means
+_MAX_POINTS = 4000  # of a group, the heaviest ones, are given to k-means
 
 
 class CloudCentroids(BaseEstimator):
@@ -58,7 +58,7 @@ class CloudCentroids(BaseEstimator):
         def one(turn: slice) -> Array:
             own = groups[turn.start]
             mass = mass_of(X[own], weight[own] / weight[own].sum())
-            heavy = np.sort(np.argsort(-mass, kind="stable")[:_MOST_POINTS])
+            heavy = np.sort(np.argsort(-mass, kind="stable")[:_MAX_POINTS])
             return k_means(X.table[heavy], mass[heavy], self.n_points)
 
         turns = [slice(g, g + 1) for g in range(len(groups))]

@@ -76,7 +76,7 @@ class FastCondensed(BaseEstimator):
 
 
 def most_central(X: Array, groups: Sequence[Indices], geometry: Geometry, n_jobs: int | None) -> list[int]:
-    """Of each group of rows, the one nearest to the centroid of the group."""
+    """In each group of rows, the one nearest to the group's centroid."""
 
     def search(group: slice) -> int:
         rows = groups[group.start]

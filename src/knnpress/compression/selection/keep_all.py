@@ -11,7 +11,7 @@ from knnpress.typing import Array, Callback, Labels
 
 
 class KeepAll(BaseEstimator):
-    """Keep every training point: full nearest-neighbour classification, what all else is measured against."""
+    """Keep every training point: full nearest-neighbour classification, the yardstick for all else."""
 
     def compress(
         self,

@@ -60,7 +60,7 @@ def raise_quotas(
 
 
 def _share_out(n_seats: int, claims: Array, seats: Indices, room: Indices) -> Indices:
-    """Seats after `n_seats` more, by highest averages (Webster): the worst served so far, that has room, comes next."""
+    """Seats after `n_seats` more, by highest averages (Webster): the worst served class with room comes next."""
     seats, most = seats.copy(), seats + room
     for _ in range(n_seats):
         seats[np.argmax(np.where(seats < most, claims / (seats + 0.5), -1.0))] += 1

@@ -24,7 +24,7 @@ __all__ = ["Finding", "PointSet", "as_point_set", "examine", "mend", "shrink", "
 
 
 def as_point_set(raw: RawPoints) -> tuple[PointSet | None, list[Finding]]:
-    """Make numbers of what a file holds; where that cannot be, say why: nothing else can be looked at then."""
+    """The contents of a file as numbers; where that fails, the reason, since nothing else can be examined then."""
     try:
         X = as_float_array(raw.X, "X")
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Points to be looked at, and what is found of them."""
+"""Points to examine, and what is found wrong with them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class PointSet:
-    """Points to be looked at: numbers of the right shape, perhaps wrong ones.
+    """Points to examine: numbers of the right shape, perhaps wrong ones.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class PointSet:
 
 
 def blocks(X: Array) -> list[slice]:
-    """Rows that are looked at together, so that what is made of them stays small."""
+    """Blocks of rows, so that intermediate arrays stay small."""
     return row_blocks(len(X), 8 * X[0].size)
 
 

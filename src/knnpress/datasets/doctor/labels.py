@@ -73,7 +73,7 @@ def examine_copies(points: PointSet) -> list[Finding]:
     if plain.any():
         same = np.flatnonzero(group == group[np.flatnonzero(plain)[0]])
         found = f"rows {listed(points.row[same])} are equal"
-        cure = "keep one of each, lest copies stand in training and test parts"
+        cure = "keep one of each, so that copies do not end up in both training and test parts"
         findings.append(Finding("copies", found, cure, points.row[plain], "note"))
     return findings
 

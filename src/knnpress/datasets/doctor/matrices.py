@@ -8,13 +8,13 @@ import numpy as np
 
 from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed, sizes
 from knnpress.exceptions import InvalidPointError
-from knnpress.geometries.spd import check_spd
+from knnpress.geometries.matrices import check_spd
 from knnpress.typing import Array, Indices
 
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 _SYMMETRY = 1e-8  # relative asymmetry that every geometry takes for rounding
-_LEAST_SHRINKAGE, _MOST_SHRINKAGE = 1e-6, 0.1
+_MIN_SHRINKAGE, _MAX_SHRINKAGE = 1e-6, 0.1
 _FLOOR = 1e-2  # of the largest variance: what a constant feature is taken to have
 _DOUBT = 1e-2  # error of a distance that is worth a word
 
@@ -41,12 +41,12 @@ def examine_matrices(points: PointSet) -> list[Finding]:
 
 
 def examine_definiteness(S: Array, row: Indices) -> list[Finding]:
-    """Of symmetric matrices that are not zero."""
+    """What is not, or hardly, positive definite among symmetric matrices that are not zero."""
     if not len(S):
         return []
     d, values = S.shape[1], _correlation_eigenvalues(S)
     bad = _refused(S)
-    hopeless = bad & ((values[:, 0] < -0.5 * _MOST_SHRINKAGE) | (np.diagonal(S, axis1=1, axis2=2).max(axis=1) <= 0))
+    hopeless = bad & ((values[:, 0] < -0.5 * _MAX_SHRINKAGE) | (np.diagonal(S, axis1=1, axis2=2).max(axis=1) <= 0))
     findings = []
     if hopeless.any():
         at = int(np.flatnonzero(hopeless)[0])
@@ -74,7 +74,7 @@ def examine_definiteness(S: Array, row: Indices) -> list[Finding]:
         found = (
             f"condition {condition[worst]:.1e}, units apart, at X[{row[worst]}]: distances good to {error.max():.0e}"
         )
-        cure = f"shrink all, e.g. with s = {_LEAST_SHRINKAGE:g} (--fix --shrinkage {_LEAST_SHRINKAGE:g})"
+        cure = f"shrink all, e.g. with s = {_MIN_SHRINKAGE:g} (--fix --shrinkage {_MIN_SHRINKAGE:g})"
         findings.append(Finding("nearly singular", found, cure, row[error > _DOUBT], "note"))
     return findings
 
@@ -125,12 +125,12 @@ def shrink(X: Array, share: float) -> Array:
 def suggested_shrinkage(X: Array) -> float:
     """The least power of ten, from 1e-6, that makes symmetric matrices positive definite."""
     smallest = min(0.0, float(_correlation_eigenvalues(X)[:, 0].min()))
-    least = max(_LEAST_SHRINKAGE, -2.0 * smallest)
+    least = max(_MIN_SHRINKAGE, -2.0 * smallest)
     return float(f"1e{math.ceil(math.log10(least) - 1e-9)}")
 
 
 def _correlation_eigenvalues(X: Array) -> Array:
-    """Of each symmetric matrix scaled to unit variances, ascending, (n, d): what is left when units do not matter.
+    """Eigenvalues of each symmetric matrix scaled to unit variances, ascending, (n, d): units do not matter then.
 
     A feature without variance counts as one of eigenvalue zero, unless it varies with others: then as -1.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from knnpress.datasets.doctor.findings import Finding, PointSet, blocks, listed, sizes
-from knnpress.geometries.histogram import check_histograms
+from knnpress.geometries.histogram_checks import check_histograms
 from knnpress.typing import Array
 
 _TINY = float(np.finfo(np.float64).tiny)

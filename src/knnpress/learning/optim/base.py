@@ -37,11 +37,6 @@ class Optimum:
     loss_curve: list[float]
     reason: Reason
 
-    @property
-    def n_iter(self) -> int:
-        """Iterations."""
-        return len(self.loss_curve) - 1
-
 
 class Method(Protocol):
     """A rule for the next iterate, with what it remembers of the last ones."""

@@ -1,4 +1,4 @@
-"""Limited-memory BFGS: what prototypes are learned by, unless said otherwise."""
+"""Limited-memory BFGS: the optimiser that learns prototypes by default."""
 
 from __future__ import annotations
 

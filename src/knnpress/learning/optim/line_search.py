@@ -11,7 +11,7 @@ from knnpress.learning.optim.base import Evaluate, dot
 from knnpress.typing import Array
 
 _DECREASE = 1e-3  # share of what the slope promises that a step must bring
-_MOST_TRIALS = 20  # evaluations
+_MAX_TRIALS = 20  # evaluations
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def line_search(
     slope = dot(now.gradient, direction)
     low = _Trial(0.0, now.loss, slope)
     high: _Trial | None = None
-    for _ in range(_MOST_TRIALS):
+    for _ in range(_MAX_TRIALS):
         if not abs(step * slope) > np.finfo(float).eps * abs(now.loss):  # nothing but rounding is left
             break
         candidate = u + step * direction

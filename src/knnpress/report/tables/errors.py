@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from markupsafe import Markup
 
 from knnpress.report import formatting
@@ -96,38 +98,33 @@ def minus_full(cases: list[Case]) -> Table:
         Column("p (worse)", ("p worse",)),
         Column("verdict", ("not worse", "within margin"), left=True),
     ]
-    groups, k = [], 0
-    for case in cases:
-        cells = cells_of(case)
-        reach = reach_of(cells)
-        k = max([k, *(c.comparison.n for c in cells)])
-        rows = [
-            [
-                Cell(formatting.ratio_of(cell.ratio)),
-                summary_cell(cell.full),
-                summary_cell(cell.ours),
-                Cell(formatting.points(cell.comparison.difference), (100 * cell.comparison.difference,)),
-                Cell(
-                    formatting.interval(cell.comparison),
-                    (in_percent(cell.comparison.low), in_percent(cell.comparison.high)),
-                ),
-                Cell(formatting.count(cell.comparison.n, "split"), (cell.comparison.n,), html=whisker(cell, reach)),
-                Cell(formatting.p_value(cell.comparison.p_worse), (cell.comparison.p_worse,)),
-                Cell(verdict(cell), marks(cell), grade(cell)),
-            ]
-            for cell in cells
-        ]
-        if rows:
-            groups.append((variant_title(case) if len(cases) > 1 else "", rows))
-    return Table(
-        f"{cases[0].data.name}-minus-full",
-        "Ours minus the full training set",
-        columns,
-        groups,
-        "variant" if len(cases) > 1 else "",
+    k = max((cell.comparison.n for case in cases for cell in cells_of(case)), default=0)
+    note = (
         f"By the {TEST} over {formatting.count(k, 'split')}; p one-sided for “worse”. The drawing shows the interval, "
-        "a tick at zero, and the margin shaded.",
+        "a tick at zero, and the margin shaded."
     )
+    return _by_variant(cases, "minus-full", "Ours minus the full training set", columns, _minus_full_rows, note)
+
+
+def _minus_full_rows(case: Case) -> list[list[Cell]]:
+    cells = cells_of(case)
+    reach = reach_of(cells)
+    return [
+        [
+            Cell(formatting.ratio_of(cell.ratio)),
+            summary_cell(cell.full),
+            summary_cell(cell.ours),
+            Cell(formatting.points(cell.comparison.difference), (100 * cell.comparison.difference,)),
+            Cell(
+                formatting.interval(cell.comparison),
+                (in_percent(cell.comparison.low), in_percent(cell.comparison.high)),
+            ),
+            Cell(formatting.count(cell.comparison.n, "split"), (cell.comparison.n,), html=whisker(cell, reach)),
+            Cell(formatting.p_value(cell.comparison.p_worse), (cell.comparison.p_worse,)),
+            Cell(verdict(cell), marks(cell), grade(cell)),
+        ]
+        for cell in cells
+    ]
 
 
 def errors(cases: list[Case]) -> Table:
@@ -141,10 +138,10 @@ def errors(cases: list[Case]) -> Table:
         ),
         Column("own or only size", ("own mean", "own std", "own size % of training set")),
     ]
-    groups = []
-    for case in cases:
+
+    def rows(case: Case) -> list[list[Cell]]:
         failed = {record.method for record in case.failures}
-        rows = []
+        found = []
         for method in [*case.methods, *sorted(failed - set(case.methods))]:
             own = case.summary(method, None)
             size = case.share(method, None)
@@ -155,16 +152,11 @@ def errors(cases: list[Case]) -> Table:
                 text = "failed"
             own_cell = Cell(text, (*mean_std(own), in_percent(size)))
             row = [_error_cell(case, method, r) for r in ratios]
-            rows.append([Cell(title_of(method), mark="ours" if method == case.ours else ""), *row, own_cell])
-        groups.append((variant_title(case) if len(cases) > 1 else "", rows))
-    return Table(
-        f"{cases[0].data.name}-errors",
-        "Test error in %, mean ± standard deviation",
-        columns,
-        groups,
-        "variant" if len(cases) > 1 else "",
-        "Sizes are shares of the training set. A figure without ± comes from a single split.",
-    )
+            found.append([Cell(title_of(method), mark="ours" if method == case.ours else ""), *row, own_cell])
+        return found
+
+    note = "Sizes are shares of the training set. A figure without ± comes from a single split."
+    return _by_variant(cases, "errors", "Test error in %, mean ± standard deviation", columns, rows, note)
 
 
 def _error_cell(case: Case, method: str, ratio: float) -> Cell:
@@ -177,23 +169,29 @@ def same_size(cases: list[Case]) -> Table:
     """Ours minus every other method of the same size."""
     ratios = sorted({ratio for case in cases for ratio in case.ratios})
     columns = [Column("ours minus", left=True), *columns_at(ratios, VERSUS)]
-    groups = []
-    for case in cases:
-        rows = [
-            [
-                Cell(title_of(method)),
-                *(versus_cell(case.compare((str(case.ours), r), (method, r))) for r in ratios),
-            ]
+
+    def rows(case: Case) -> list[list[Cell]]:
+        return [
+            [Cell(title_of(method)), *(versus_cell(case.compare((str(case.ours), r), (method, r))) for r in ratios)]
             for method in (rivals_of(case) if case.ours else ())
         ]
-        if rows:
-            groups.append((variant_title(case) if len(cases) > 1 else "", rows))
-    return Table(
-        f"{cases[0].data.name}-same-size",
-        "Ours minus others of the same size, points",
-        columns,
-        groups,
-        "variant" if len(cases) > 1 else "",
+
+    note = (
         f"▼ ours errs significantly less, ▲ significantly more, ≈ neither, one-sided at {LEVEL_TEXT} by the same test; "
-        f"with the {COVERED_TEXT} interval.",
+        f"with the {COVERED_TEXT} interval."
     )
+    return _by_variant(cases, "same-size", "Ours minus others of the same size, points", columns, rows, note)
+
+
+def _by_variant(
+    cases: list[Case],
+    name: str,
+    title: str,
+    columns: list[Column],
+    rows_of: Callable[[Case], list[list[Cell]]],
+    note: str,
+) -> Table:
+    """A table of one data set, with a group of rows for each variant that has any; headings if there are several."""
+    several = len(cases) > 1
+    groups = [(variant_title(case) if several else "", rows) for case in cases if (rows := rows_of(case))]
+    return Table(f"{cases[0].data.name}-{name}", title, columns, groups, "variant" if several else "", note)

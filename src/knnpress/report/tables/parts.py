@@ -9,7 +9,7 @@ from markupsafe import Markup
 from knnpress.experiments.records import Record
 from knnpress.report import formatting
 from knnpress.report.analysis import AgainstFull, Case, margin
-from knnpress.report.statistics import LEAST_SPLITS, Comparison, Summary
+from knnpress.report.statistics import MIN_SPLITS, Comparison, Summary
 from knnpress.report.svg import element
 from knnpress.report.table import Cell, Column
 
@@ -50,12 +50,12 @@ def summary_cell(summary: Summary | None) -> Cell:
 
 
 def empty_cell(parts: int) -> Cell:
-    """Nothing, in as many columns of the spreadsheet."""
+    """An empty cell that fills this many columns of the spreadsheet."""
     return Cell(formatting.MISSING, (None,) * parts)
 
 
 def quotient(full: str, ours: str) -> Callable[[Record], float | None]:
-    """Of two figures of a run."""
+    """The quotient of two figures of a run."""
 
     def figure(record: Record) -> float | None:
         above, below = getattr(record, full), getattr(record, ours)
@@ -70,13 +70,13 @@ def variant_title(case: Case) -> str:
 
 
 def columns_at(ratios: Iterable[float], parts: Sequence[str], title: str = "at {}") -> list[Column]:
-    """A column for each ratio, of several in the spreadsheet."""
+    """A column for each ratio; in the spreadsheet, several."""
     names = map(formatting.ratio_of, ratios)
     return [Column(title.format(name), tuple(f"{part} at {name}" for part in parts)) for name in names]
 
 
 def versus_cell(comparison: Comparison | None) -> Cell:
-    """Ours minus another, and whether it is significant: `VERSUS`."""
+    """Ours minus another, and whether that is significant, with the parts `VERSUS`."""
     if comparison is None:
         return empty_cell(len(VERSUS))
     c = comparison
@@ -115,7 +115,7 @@ def signs(cell: AgainstFull) -> str:
 
 
 def _unjudged(comparison: Comparison) -> str:
-    return "too few splits" if comparison.n < LEAST_SPLITS else "splits too unlike"
+    return "too few splits" if comparison.n < MIN_SPLITS else "splits too unlike"
 
 
 def signs_html(cell: AgainstFull) -> Markup:

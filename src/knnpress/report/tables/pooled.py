@@ -75,7 +75,7 @@ def ranks_table(ranks: Ranks) -> Table:
             ]
         )
     note = (
-        "Of a method with sizes, the mean error over the plan's sizes. The last three columns: the probability that, "
+        "For a method with sizes, the mean error over the plan's sizes. The last three columns: the probability that, "
         f"on a data set like these, ours errs less by more than {100 * ROPE:g} points, is at most so much apart, or "
         "errs more by more than that (Bayesian signed-rank test; Benavoli, Corani, Demšar and Zaffalon 2017)."
     )

@@ -131,7 +131,7 @@ def _in_paper(cases: dict[str, list[Case]]) -> bool:
 
 
 def _beside_the_paper(table: Table, cases: dict[str, list[Case]], n_columns: int) -> Table:
-    """The table without data sets of which nothing is known, and its last columns only where the paper has the data."""
+    """The table without empty groups, and with its last columns only where the paper has the data."""
     groups = [(title, rows) for title, rows in table.groups if rows]
     if _in_paper(cases):
         return replace(table, groups=groups)
