@@ -23,6 +23,7 @@ import numpy as np
 
 from knnpress.report.analysis import cells_of
 from knnpress.report.findings import findings_of
+from knnpress.report.formatting import ratio_of
 from knnpress.report.fronts import wins_said
 from knnpress.report.read import read_results
 
@@ -89,6 +90,20 @@ def all_sets() -> str:
     found = findings_of(read_results(PAPER))
     wins = wins_said(found.wins, [cell for case in found.plain for cell in cells_of(case)])
     return "\n".join(f"- {sentence}" for sentence in (*found.sentences, found.verdict.sentence(), wins) if sentence)
+
+
+def first_screen() -> str:
+    """What README begins with, of the same runs: three sentences."""
+    found = findings_of(read_results(PAPER))
+    judged = [cell for cell in found.verdict.cells if cell.comparison.worse is not None]
+    as_good = (
+        f"With default settings, the learned prototypes are as good as nearest neighbours among all training points in "
+        f"{found.verdict.held} of the {len(judged)} cases (data set and size of the model) that can be judged."
+    )
+    median = found.sentences[1].replace("The median cell", "The median model")
+    lost = dict.fromkeys(f"{win.case.data.title.partition(',')[0]} at {ratio_of(win.ratio)}" for win in found.wins)
+    wins = f"Another method makes significantly fewer errors in {len(lost)} of these: {', '.join(lost)}."
+    return "\n".join(f"- {said}" for said in (as_good, median, wins if lost else "") if said)
 
 
 def auto() -> str:
@@ -270,6 +285,7 @@ def clouds(part: str) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "all-sets": all_sets,
+    "first-screen": first_screen,
     "auto": auto,
     "errors": errors,
     "never-worse": never_worse,
