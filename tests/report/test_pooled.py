@@ -67,7 +67,7 @@ def test_where_others_win_the_worst_comes_first(tmp_path):
     )
     said = sentences(found(tmp_path, lines).plain)
     assert said[0].startswith("In 1 of 2 cells")  # the full set keeps more points, Reduced no more
-    assert "in 1 of 2, nothing that answers as fast does." in said[0]
+    assert "in 1 of 2, nothing that answers at least as fast does." in said[0]
 
 
 def test_a_winner_without_points_counts_as_small(tmp_path):

@@ -78,7 +78,7 @@ class Case:
         kept = self.summary(
             method, ratio, lambda r: r.n_prototypes / r.n_train if r.n_prototypes and r.n_train else None
         )
-        return None if kept is None else kept.mean
+        return (1.0 if is_full(method) else None) if kept is None else kept.mean
 
     def smaller(self, method: str, ratio: float) -> float | None:
         """The share that is kept, where it is clearly smaller than asked for."""

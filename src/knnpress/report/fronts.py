@@ -94,7 +94,7 @@ def wins_said(wins: list[Win], cells: list[AgainstFull]) -> str:
 def _others(case: Case, ratio: float) -> Iterator[Sized]:
     """All but ours at a size, and those without sizes."""
     for method in case.methods:
-        if method != case.ours:
+        if family_of(method) != "ours":
             yield from ((method, one) for one in (ratio, None) if case.comparable(method, one))
 
 
@@ -113,7 +113,7 @@ def sentences(plain: list[Case]) -> list[str]:
         n = len(judged)
         said.append(
             f"In {small} of {n} cells (a cell is one data set at one size of our model), nothing that keeps as few "
-            f"points errs significantly less than ours; in {quick} of {n}, nothing that answers as fast does."
+            f"points errs significantly less than ours; in {quick} of {n}, nothing that answers at least as fast does."
         )
     shares = [share for cell in cells if (share := cell.case.share(str(cell.case.ours), cell.ratio))]
     factors = []

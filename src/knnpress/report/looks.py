@@ -59,7 +59,7 @@ class Family:
 
 #: By the role of a method, in the order of the key
 FAMILIES = {
-    "ours": Family("ours, as it comes", Look("ours", "", "circle")),
+    "ours": Family("ours, default settings", Look("ours", "", "circle")),
     "alone": Family("ours, the paper's geometry alone", Look("teal", "5 2", "hexagon")),
     "paper": Family("the paper's settings", Look("violet", "7 3", "diamond")),
     "same size": Family("other ways to reduce the training set", Look("rust", "4 2", "square")),
@@ -82,6 +82,9 @@ _ALONE = _Method("alone", Look("teal", "5 2", "hexagon"), "the same without the 
 _METHODS = {
     "full": _Method("full", Look("full", "", "none"), "every training point is kept; the nearest names the class"),
     **{name: _Method("ours", Look("ours", "", "circle"), _LEARNED, f"{name} (ours)", "ours") for name in OURS},
+    "SCC groups": _Method(
+        "ours", Look("ours", "5 2", "circle"), "the same, told which points belong together", "SCC, groups given"
+    ),
     **{
         name: _Method(_ALONE.role, _ALONE.look, _ALONE.words, title, "ours, the paper's geometry alone")
         for name, title in {"SCC jbld": "SCC, JBLD alone", "SHC sinkhorn": "SHC, Sinkhorn alone"}.items()

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "../../cpp/tables.hpp"
+#include "../../../cpp/tables.hpp"
 
 namespace knnpress {
 bool stopped() { return false; }
