@@ -76,7 +76,7 @@ def paper_runs(variant: str = "") -> dict[tuple[str, str, float | None], list[di
     found: dict[tuple[str, str, float | None], list[dict[str, Any]]] = {}
     for run in records(PAPER / "records.jsonl"):
         if "test_error" in run and run.get("variant", "") == variant:
-            found.setdefault((run["data"], run["method"], run["ratio"]), []).append(run)
+            found.setdefault((run["data"], run["method"], run.get("ratio")), []).append(run)
     return found
 
 
