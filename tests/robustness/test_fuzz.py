@@ -372,7 +372,8 @@ def ask(result):
 @pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_mutant_is_refused_or_read_and_nothing_else_happens(kind, originals, tmp_path):
+def test_a_mutant_is_refused_or_read_and_nothing_else_happens(kind, originals, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a plan may name any folder, the current one included
     name, mutate, read, error = KINDS[kind]
     shutil.copytree(originals, tmp_path / "files")
     path = tmp_path / "files" / name
